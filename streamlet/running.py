@@ -23,10 +23,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from streamlet.backends.contract import Backend, RunRequest, RunResult, RunStatus, Stop
-from streamlet.base.errors import BadInput, SettingError, StreamletError, WrongArgument, text_of
+from streamlet.base.errors import BadInput, SettingError, StreamletError, WrongArgument, refuse_all, text_of
 from streamlet.model.settings import SETTINGS, parse_setting, resolve, unknown_key
+from streamlet.model.spec import SPOUT
 from streamlet.model.topology import ComponentDef, TopologyMeta, TopologySpec, is_topology
-from streamlet.model.validate import checked
+from streamlet.model.validate import InvalidTopology, checked
 
 if TYPE_CHECKING:
     from streamlet.backends.log_file import LogFile
@@ -45,6 +46,9 @@ FROM_PYTHON = "settings="
 
 Given = list[tuple[str, Any, str]]
 """(key, value, who gave it), later ones winning."""
+
+PYSPARK_HANDLER = "pyspark.core.context"
+"""The module of the handler of SIGINT that pyspark sets."""
 
 logger = logging.getLogger("streamlet.run")
 _loading = threading.Lock()
@@ -151,7 +155,7 @@ def check_choices(
     The command line and :func:`run` both ask here: what one refuses, the other refuses too.
     """
     if workers is not None and workers < 1:
-        raise BadInput(f"{names.workers} is {workers}: give at least 1, or leave it out for one a core.")
+        raise BadInput(f"{names.workers} is {workers}: give at least 1, or leave it out for one a core but one.")
     # False for NaN as well, which is never over.
     if seconds is not None and not 0 < seconds < math.inf:
         raise BadInput(
@@ -239,9 +243,16 @@ def make_request(
     keeps_log: bool = False,
 ) -> RunRequest:
     """Check everything and return the request. Raises BadInput, before anything is started."""
-    settings, overrides = split_settings(topology, given)
-    checked(topology, overrides, imported=file is not None)
-    if until_caught_up:
+    settings, overrides, wrong = split_settings(topology, given)
+    try:
+        checked(topology, overrides, imported=file is not None, settings=settings)
+    except InvalidTopology as error:
+        if not wrong:
+            raise
+        # Rule: one start names all that is wrong, settings and topology: who mends them wants one list.
+        wrong += map(str, error.problems)
+    refuse_all(wrong)
+    if until_caught_up or _is_bounded(topology, overrides):
         settings["streamlet.until.caught.up"] = True
     if seconds is not None:
         settings["streamlet.run.secs"] = float(seconds)
@@ -250,7 +261,7 @@ def make_request(
             "streamlet.drain.timeout.secs", drain_timeout, "drain_timeout"
         )
     conf = resolve(topology.config, settings, given_by=given[-1][2] if given else "-c")
-    asked = workers or conf["topology.workers"] or len(os.sched_getaffinity(0))
+    asked = workers or conf["topology.workers"] or default_workers(backend, len(os.sched_getaffinity(0)))
     return RunRequest(
         topology=topology,
         conf=conf,
@@ -267,6 +278,24 @@ def make_request(
     )
 
 
+def _is_bounded(topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether each spout comes to an end by itself."""
+    for spout in (component for component in topology.components if component.kind == SPOUT):
+        own = overrides.get(spout.name)
+        kwargs = spout.cls.with_overrides(spout.kwargs, own) if own else spout.kwargs
+        if not spout.cls.is_bounded(kwargs):
+            return False
+    return True
+
+
+def default_workers(backend: str, cores: int) -> int:
+    """Return how many workers serve a run that names no number."""
+    # Rule: one core is left to all that is no worker. A broker on the same cores, and the client that feeds it, want
+    # one; a worker for each core takes it from them, and at each live rate one worker was faster than two on two cores.
+    # On Spark the cores are the cluster's.
+    return max(1, cores - 1) if backend == "processes" else cores
+
+
 def make_backend(name: str, debug: bool = False) -> Backend:
     """Return the backend of that name; its module is imported only now. Raises BadInput."""
     if name not in BACKENDS:
@@ -278,20 +307,24 @@ def make_backend(name: str, debug: bool = False) -> Backend:
     return backend
 
 
-def split_settings(topology: TopologySpec, given: Given) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return settings of the run, and overrides by component. Raises SettingError for a key that is neither.
+def split_settings(topology: TopologySpec, given: Given) -> tuple[dict[str, Any], dict[str, dict[str, Any]], list[str]]:
+    """Return settings of the run, overrides by component, and the problems.
 
     An override is ``COMPONENT.NAME``; ``model.validate`` checks it together with the topology.
     """
     components = {component.name: component for component in topology.components}
     settings: dict[str, Any] = {}
     overrides: dict[str, dict[str, Any]] = {}
+    wrong: list[str] = []
     for key, value, source in given:
         component, dot, name = key.partition(".")
         if key in SETTINGS or key in topology.config:
-            settings[key] = parse_setting(key, value, source)
+            try:
+                settings[key] = parse_setting(key, value, source)
+            except SettingError as error:
+                wrong.append(error.message)
         elif source != FROM_PYTHON and key.endswith("password") and name not in _names_of(components.get(component)):
-            raise SettingError(
+            wrong.append(
                 f"{key} given by {source} is not taken: what stands on a command line every user of the machine can "
                 "read, so passwords are given neither there nor in the files that do the same. Let the topology read "
                 "it from a file that only its user can, as `streamlet docs security` shows."
@@ -300,8 +333,8 @@ def split_settings(topology: TopologySpec, given: Given) -> tuple[dict[str, Any]
             overrides.setdefault(component, {})[name] = value
         else:
             names = {component.name: _names_of(component) for component in topology.components}
-            raise SettingError(unknown_key(key, source, {*SETTINGS, *topology.config}, names))
-    return settings, overrides
+            wrong.append(unknown_key(key, source, {*SETTINGS, *topology.config}, names))
+    return settings, overrides, wrong
 
 
 def _names_of(component: ComponentDef | None) -> Iterable[str]:
@@ -411,7 +444,9 @@ def _interrupts(stop: Stop) -> Iterator[None]:
     in both cases nothing is changed here.
     """
     main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    before = signal.getsignal(signal.SIGINT)
+    # pyspark's is nobody's decision: each session made on the main thread sets it. It would cancel the run's jobs.
+    if not main or (before is not signal.default_int_handler and getattr(before, "__module__", "") != PYSPARK_HANDLER):
         yield
         return
     came = False
@@ -432,6 +467,6 @@ def _interrupts(stop: Stop) -> Iterator[None]:
             raise KeyboardInterrupt from error
         raise
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, before)
     if came:  # the run is over in good order; the program that was to end is not
         raise KeyboardInterrupt

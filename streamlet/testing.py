@@ -32,7 +32,7 @@ from streamlet.base.errors import BadInput, StreamletError, WrongArgument
 from streamlet.components.batch import Batch
 from streamlet.components.bolt import Bolt
 from streamlet.components.reliable_spout import ReliableSpout
-from streamlet.components.spout import Spout
+from streamlet.components.spout import FailReason, Spout
 from streamlet.components.tuples import Tuple
 from streamlet.model.grouping import Grouping
 from streamlet.model.plan import Plan, make_plan
@@ -113,6 +113,7 @@ class Tester:
         self._acked: dict[str, list[Any]] = defaultdict(list)
         self._failed: dict[str, list[Any]] = defaultdict(list)
         self._given_up: dict[str, list[Any]] = defaultdict(list)
+        self._dead_letters: dict[str, list[tuple[list[Any], str]]] = defaultdict(list)
         self._open = True
         rng = random.Random(seed)
         shared = WorkerContext(
@@ -248,10 +249,12 @@ class Tester:
         own["ack_many"] = _noting(spout.ack_many, self._acked[name])
         own["fail_many"] = _noting(spout.fail_many, self._failed[name])
         if isinstance(spout, ReliableSpout):
-            given_up, list_of = spout.given_up, self._given_up[name]
+            given_up, list_of, letters = spout.given_up, self._given_up[name], self._dead_letters[name]
 
             def note(tup_id: Any, values: Sequence[Any], fails: int) -> None:
                 list_of.append(list(values))
+                if spout.fail_reason is FailReason.DEAD_LETTER:
+                    letters.append((list(values), spout.fail_cause.text if spout.fail_cause else ""))
                 given_up(tup_id, values, fails)
 
             own["given_up"] = note
@@ -370,6 +373,11 @@ class BoltTester(Tester, Generic[B]):
         return self._failed[self._name]
 
     @property
+    def dead_letters(self) -> list[tuple[list[Any], str]]:
+        """The values and the reason of each ``dead_letter``, in order; these tuples are in ``failed``, too."""
+        return self._dead_letters[self._name]
+
+    @property
     def metrics(self) -> Mapping[str, float]:
         """What the bolt reported by ``report_metric``."""
         return self._live(self._name)[0].run.stats.metrics
@@ -424,7 +432,11 @@ class BoltTester(Tester, Generic[B]):
 
         Readers ack at once what they are sent.
         """
-        self._failed[self._name] += [self._rows.pop(root) for root in self._ledger.fail(outgoing.fails)]
+        for root in self._ledger.fail(outgoing.fails):
+            values, cause = self._rows.pop(root), outgoing.causes.get(root)
+            self._failed[self._name].append(values)
+            if cause is not None and cause.to_dead_letters:
+                self._dead_letters[self._name].append((values, cause.text))
         sent: list[tuple[Root, int]] = []
         for run in outgoing.runs:
             for root, edge in zip(run.roots, run.edges, strict=True):
@@ -456,6 +468,10 @@ class _Nobody(Spout):
     outputs = ["value"]
 
     def next_tuple(self) -> None: ...
+
+    @classmethod
+    def takes_dead_letters(cls, kwargs: Mapping[str, Any]) -> bool:
+        return True
 
 
 class _Reader(Bolt):
@@ -561,7 +577,7 @@ class TopologyTester(Tester):
         spec = topology.__topology__
         self._lists = {name: deque(rows) for name, rows in _given_rows(spec, given).items()}
         components = tuple(
-            replace(component, cls=_GivenSpout, kwargs={"rows": self._lists[component.name], "max_fails": max_fails})
+            replace(component, cls=_GivenSpout, kwargs=_given_kwargs(component, self._lists[component.name], max_fails))
             if component.name in self._lists
             else component
             for component in spec.components
@@ -602,6 +618,13 @@ class TopologyTester(Tester):
     def given_up(self, spout: str) -> list[list[Any]]:
         """Return the rows that a ReliableSpout will not send again."""
         return self._of_spout(spout, self._given_up)
+
+    def dead_letters(self, spout: str) -> list[tuple[list[Any], str]]:
+        """Return values and reason of each row sent to the dead letters.
+
+        ``given_up`` has them, too.
+        """
+        return self._of_spout(spout, self._dead_letters)
 
     def instances(self, component: str) -> list[Any]:
         """Return the component's objects, in the order of their task index."""
@@ -648,7 +671,7 @@ class _GivenSpout(ReliableSpout):
 
     max_fails: ClassVar[int | None] = 3
 
-    def __init__(self, rows: deque[_Message], max_fails: int | None) -> None:
+    def __init__(self, rows: deque[_Message], max_fails: int | None, keeps_dead_letters: bool) -> None:
         self._rows = rows
         vars(self)["max_fails"] = max_fails
 
@@ -660,6 +683,16 @@ class _GivenSpout(ReliableSpout):
 
     def caught_up(self) -> bool:
         return not self._rows and not self.has_unfinished()
+
+    @classmethod
+    def takes_dead_letters(cls, kwargs: Mapping[str, Any]) -> bool:
+        return bool(kwargs["keeps_dead_letters"])
+
+
+def _given_kwargs(spout: ComponentDef, rows: deque[_Message], max_fails: int | None) -> dict[str, Any]:
+    # A list stands for a spout, and keeps dead letters where that one does. Elsewhere the bolt is refused, as in a run.
+    keeps = issubclass(spout.cls, Spout) and spout.cls.takes_dead_letters(spout.kwargs)
+    return {"rows": rows, "max_fails": max_fails, "keeps_dead_letters": keeps}
 
 
 def _given_rows(topology: TopologySpec, given: object) -> dict[str, list[_Message]]:

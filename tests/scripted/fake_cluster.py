@@ -2,8 +2,8 @@
 
 Each test sets the state, overrides single answers (``cluster.broker.on(...)``), and looks at the state afterwards.
 Absent on purpose: sessions of fetches (each is answered whole), rebalances of groups (each member is alone in a
-generation of its own; librdkafka's mock cluster plays groups), isolation of transactions, replication. Only the first
-broker leads and coordinates.
+generation of its own; librdkafka's mock cluster plays groups), isolation of transactions, replication. The first broker
+coordinates, and leads what ``leaders`` gives to no other.
 """
 
 from __future__ import annotations
@@ -128,6 +128,8 @@ class FakeCluster:
     def __init__(self, topics: Mapping[str, int] | None = None, brokers: int = 1) -> None:
         self.topics = {name: [Log() for _ in range(count)] for name, count in (topics or {}).items()}
         self.topic_ids: dict[str, str] = {}
+        self.leaders: dict[tuple[str, int], int] = {}
+        """(topic, partition) -> the broker that leads it; the first one where nothing stands here."""
         self.answers: list[Any] = []
         """For Produce, used up one a partition: an error, or (act, whether it is written first). Then 0."""
         self.produced: list[ProduceRequest] = []
@@ -173,7 +175,7 @@ class FakeCluster:
 
     @property
     def broker(self) -> FakeBroker:
-        """The leader of everything."""
+        """The coordinator, and the leader of what ``leaders`` does not name."""
         return self.brokers[0]
 
     def __enter__(self) -> FakeCluster:
@@ -238,7 +240,7 @@ class FakeCluster:
             MetadataPartition(
                 error_code=0,
                 partition_index=number,
-                leader_id=self.broker.node_id,
+                leader_id=self.leaders.get((name, number), self.broker.node_id),
                 leader_epoch=log.epoch,
                 replica_nodes=tuple(one.node_id for one in self.brokers),
             )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from streamlet import (
+    BadEmit,
     BadInput,
     Bolt,
     Grouping,
@@ -55,6 +56,55 @@ def test_an_error_is_raised_after_the_rest_was_done() -> None:
         assert split.failed == [["a bomb"]] and split.acked == [["fine"]]
         split.give("again")  # what was raised once is not raised again
         assert [raised.values for raised in split.errors] == [["a bomb"]]
+
+
+class Bill(Bolt):
+    def process(self, tup: Tuple) -> None:
+        if not tup.values[0]:
+            self.dead_letter(tup, "no customer")
+
+
+def test_what_a_bolt_sends_to_the_dead_letters_is_kept_with_its_reason() -> None:
+    with BoltTester(Bill) as bill:
+        bill.give("Ann", "")
+        assert bill.dead_letters == [([""], "no customer")]
+        assert (bill.failed, bill.acked, bill.errors) == ([[""]], [["Ann"]], [])
+
+
+class Orders(ReliableSpout):
+    outputs = ["customer"]
+
+    def next_tuple(self) -> None: ...
+
+
+class OrdersWithLetters(Orders):
+    @classmethod
+    def takes_dead_letters(cls, kwargs: Any) -> bool:
+        return True
+
+
+def test_a_list_keeps_dead_letters_where_its_spout_does() -> None:
+    class Billing(Topology):
+        orders = OrdersWithLetters.spec()
+        bill = Bill.spec(inputs=[orders])
+
+    with TopologyTester(Billing, {"orders": ["Ann", ""]}) as billing:
+        billing.run()
+        assert billing.dead_letters("orders") == [([""], "no customer")]
+        assert billing.given_up("orders") == [[""]] and billing.acked("orders") == [["Ann"]]
+        billing.advance(60)
+        assert len(billing.emitted("orders")) == 2  # it is not sent again
+
+
+def test_a_list_refuses_a_dead_letter_where_its_spout_would() -> None:
+    class Billing(Topology):
+        orders = Orders.spec()
+        bill = Bill.spec(inputs=[orders])
+
+    with TopologyTester(Billing, {"orders": [""]}) as billing:
+        with pytest.raises(BadEmit, match="the spout orders, which keeps no dead letters"):
+            billing.run()
+        assert billing.dead_letters("orders") == []
 
 
 def test_errors_may_be_kept() -> None:

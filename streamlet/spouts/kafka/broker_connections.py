@@ -30,6 +30,8 @@ class LogBounds:
     """The last stable offset (exclusive): no open transaction lies before it."""
     at_time: int | None = None
     """The first offset at or after the time asked for; None: not asked, or every record is older."""
+    at_stop: int | None = None
+    """The same for the time to stop at."""
 
 
 class Connection:
@@ -44,9 +46,12 @@ class Connection:
         self.broker = broker
         self.partitions: set[Partition] = set()
 
-    def log_bounds(self, partition: Partition, timestamp_ms: int | None = None) -> Steps[LogBounds]:
-        """Ask for the log's ends and the offset of a time. Raises KafkaError."""
-        asked = [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP] + ([] if timestamp_ms is None else [timestamp_ms])
+    def log_bounds(
+        self, partition: Partition, timestamp_ms: int | None = None, stop_ms: int | None = None
+    ) -> Steps[LogBounds]:
+        """Ask for the log's ends and the offsets of two times. Raises KafkaError."""
+        times = [time for time in (timestamp_ms, stop_ms) if time is not None]
+        asked = [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, *times]
         # All requests leave before the first answer is awaited.
         answers = [list_offsets(self.client, self.address, {partition.tp: time}) for time in asked]
         found: list[int] = []
@@ -57,8 +62,9 @@ class Connection:
             if row.error is not None:
                 raise row.error(f"Looking up the offsets of {partition} at {self.broker}")
             found.append(row.offset)
-        at_time = found[2] if timestamp_ms is not None and found[2] >= 0 else None
-        return LogBounds(start=found[0], end=found[1], at_time=at_time)
+        at = {time: offset for time, offset in zip(times, found[2:], strict=True) if offset >= 0}
+        at_time, at_stop = (None if time is None else at.get(time) for time in (timestamp_ms, stop_ms))
+        return LogBounds(start=found[0], end=found[1], at_time=at_time, at_stop=at_stop)
 
     def epoch_end(self, partition: Partition, leader_epoch: int, current_leader_epoch: int = -1) -> Steps[int | None]:
         """Ask where ``leader_epoch`` ends in the leader's log (KIP-320). Raises retriable KafkaErrors.

@@ -1,8 +1,9 @@
 """Which partitions this task reads at the moment, and everything that changes that.
 
-There is no consumer group: each task computes its share from the list of partitions, without a word to the other tasks.
-One class does the work of storm-kafka's coordinators; they differ in the reader they are given and in how often it is
-asked. A partition of this task is in one of these states:
+Each task computes its share from the list of partitions, by arithmetic and without a word to the other tasks. (Where
+offsets are kept in a consumer group the tasks are its members, and share by the same arithmetic: ``newest_run``.)
+storm-kafka's coordinators differ here in the reader that they are given; StaticCoordinator also refuses another list. A
+partition of this task is in one of these states:
 
     looked up --> opening --> read by a manager <--> resetting
                      |               |                   |
@@ -28,10 +29,11 @@ from streamlet.kafka.broker_errors import NotLeaderOrFollower, OffsetOutOfRange,
 from streamlet.kafka.errors import Disconnected
 from streamlet.spouts.kafka.activity import Activity, NextPoll, Steps, WaitUntil
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
+from streamlet.spouts.kafka.chosen_topics import named, share, shift_of
 from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved, TaskIndexOutOfRange
 from streamlet.spouts.kafka.hosts import BrokerReader
 from streamlet.spouts.kafka.manager import PartitionManager
-from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation, Partition
+from streamlet.spouts.kafka.partition import Broker, FoundTopics, GlobalPartitionInformation, Partition, SeveralTopics
 from streamlet.spouts.kafka.partition_opening import PartitionOpener
 from streamlet.spouts.kafka.spout_fetcher import FailedFetch
 
@@ -55,11 +57,12 @@ Leaders = Mapping[Partition, Broker | None]
 
 
 def calculate_partitions_for_task(
-    info: GlobalPartitionInformation, total_tasks: int, task_index: int
+    info: GlobalPartitionInformation, total_tasks: int, task_index: int, shift: int = 0
 ) -> list[Partition]:
     """Return the partitions of task ``task_index`` (from 0), ordered by number. Raises TaskIndexOutOfRange.
 
     The tasks' shares are disjoint and complete, and differ in size by at most one while the numbers have no hole.
+    ``shift``: of a topic that may be one of several.
     """
     if not 0 <= task_index < total_tasks:
         raise TaskIndexOutOfRange(
@@ -71,12 +74,12 @@ def calculate_partitions_for_task(
     # by position, because it may name any few numbers.
     if info.by_position:
         return partitions[task_index::total_tasks]
-    return [partition for partition in partitions if partition.number % total_tasks == task_index]
+    return [Partition(info.topic, number) for number in share(info.leaders, total_tasks, task_index, shift)]
 
 
-def describe_assignment(total_tasks: int, task_index: int, mine: list[Partition]) -> str:
+def describe_assignment(total_tasks: int, task_index: int, mine: list[Partition], *, several: bool = False) -> str:
     """Return the line that each task logs about its share."""
-    numbers = ", ".join(str(partition.number) for partition in mine) or "none"
+    numbers = ", ".join(str(partition if several else partition.number) for partition in mine) or "none"
     return f"task {task_index + 1} of {total_tasks} owns partitions: {numbers}"
 
 
@@ -88,6 +91,19 @@ def idle_tasks_warning(info: GlobalPartitionInformation, total_tasks: int) -> st
     return (
         f"There are more tasks ({total_tasks}) than partitions of topic {info.topic!r} ({count}): "
         f"{total_tasks - count} of them will be idle. Lower par, or add partitions."
+    )
+
+
+def idle_among_several(topics: Iterable[GlobalPartitionInformation], total_tasks: int) -> str | None:
+    """Return a warning when several topics leave tasks idle, else None."""
+    looked = list(topics)
+    busy = {(number + shift_of(info.topic)) % total_tasks for info in looked for number in info.leaders}
+    if not looked or len(busy) == total_tasks:
+        return None
+    return (
+        f"{total_tasks - len(busy)} of {total_tasks} tasks have no partition of {named(info.topic for info in looked)} "
+        "and are idle: each topic's partitions go round the tasks, from a task that its name decides. Lower par, or "
+        "add partitions."
     )
 
 
@@ -140,6 +156,9 @@ class PartitionCoordinator:
     ``poll`` moves everything on; errors that it raises must stop the spout.
     """
 
+    # Long: one machine, whose edges are understood only together. What a refresh changes, and which partitions are
+    # this task's, is decided by the functions above.
+
     _task: Task
     _reader: BrokerReader
     _connections: DynamicPartitionConnections
@@ -148,27 +167,44 @@ class PartitionCoordinator:
     _on_close: Callable[[PartitionManager], None]
     refresh_interval_s: float | None = None
     """Age of the last refresh, in seconds, at which the next is due; None: none by age."""
+    opens_later: bool = field(default=False, kw_only=True)
+    """Whether partitions are opened by ``reopen`` alone."""
+    replaces: bool = field(default=False, kw_only=True)
+    """Whether this task replaces one that died within the run."""
+    on_topics: Callable[[Iterable[str]], None] | None = field(default=None, kw_only=True)
+    """Hears the names of several topics whenever they change."""
 
     def __post_init__(self) -> None:
         self.version = 0
         """Grows whenever the list of managers changes; the spout compares it."""
-        self.info: GlobalPartitionInformation | None = None
+        self.topics: Mapping[str, GlobalPartitionInformation] | None = None
+        """The last look, by topic; None before the first. Replaced, never changed."""
+        self._several = False
+        self._missing_since_s: dict[str, float] = {}
+        """Of several topics, those that the last look did not list, for a time."""
+        self._finishing: set[Partition] = set()
+        """Partitions of deleted topics whose open records are not all done."""
         self._managers: dict[Partition, PartitionManager] = {}
         self._list: list[PartitionManager] = []
         self._leaders: dict[Partition, Broker | None] = {}
         self._opening: dict[Partition, Activity[PartitionManager]] = {}
         self._resetting: dict[Partition, Activity[PartitionManager | None]] = {}
-        self._refreshing: Activity[GlobalPartitionInformation] | None = None
+        self._refreshing: Activity[FoundTopics] | None = None
         self._last_refresh_s = self._clock.monotonic()
         self._refresh_not_before_s = 0.0
         self._failed_refreshes = 0
         self._asked_for_refresh = False
         self._gone_since_s: float | None = None
+        self._at_start: frozenset[Partition] = frozenset()
+        """Partitions that the first refresh listed."""
+        self._on_parted: Callable[[], None] | None = None
+        self._holds = self.opens_later
+        """Partitions are opened by ``reopen`` alone."""
 
     # -- questions of the spout -----------------------------------------------------------------------------
 
     def get_my_managed_partitions(self) -> list[PartitionManager]:
-        """Return the managers of this task, by partition number."""
+        """Return the managers of this task, by topic and partition number."""
         return self._list
 
     def get_manager(self, partition: Partition) -> PartitionManager | None:
@@ -182,15 +218,18 @@ class PartitionCoordinator:
     @property
     def complete(self) -> bool:
         """Whether every partition of this task is open."""
-        return self.info is not None and not self._opening and self._managers.keys() == self._leaders.keys()
+        return self.topics is not None and not self._opening and self._leaders.keys() <= self._managers.keys()
 
     def waiting_for(self) -> str:
         """Return what a start still waits for, in words."""
-        if self.info is None:
+        if self.topics is None:
             return "its partitions and their leaders could not be looked up"
-        if leaderless := [str(p.number) for p, leader in self._leaders.items() if leader is None]:
-            return f"partitions {', '.join(leaderless)} have no leader"
-        return f"partitions {', '.join(str(p.number) for p in sorted(self._opening))} could not be opened"
+        if leaderless := [p for p, leader in self._leaders.items() if leader is None]:
+            return f"partitions {self._in_words(leaderless)} have no leader"
+        return f"partitions {self._in_words(sorted(self._opening))} could not be opened"
+
+    def _in_words(self, partitions: Iterable[Partition]) -> str:
+        return ", ".join(str(partition if self._several else partition.number) for partition in partitions)
 
     def refresh(self) -> None:
         """Ask for a refresh, after the pause since the last one."""
@@ -205,9 +244,9 @@ class PartitionCoordinator:
         """
         attempt = 0
         began_s = self._clock.monotonic()
-        while self.info is None:
+        while self.topics is None:
             try:
-                info = yield from self._first_refresh()
+                look = yield from self._first_refresh()
             except StreamletError as error:
                 young = isinstance(error, NoSuchTopic) and self._clock.monotonic() - began_s < TOPIC_YOUNG_S
                 if not error.retriable and not young:
@@ -217,21 +256,80 @@ class PartitionCoordinator:
                 yield WaitUntil(self._clock, RETRY.delay(attempt))
                 continue
             self._opener.last_error = None
-            self._describe(info)
-            self._apply(info, first=True)
-        while not self.complete:
+            self._several = isinstance(look, SeveralTopics)
+            self._describe(look)
+            self._apply(look, first=True)
+        while not self.complete and not self._holds:
             yield NextPoll()
             self._poll_openings()
 
-    def _first_refresh(self) -> Steps[GlobalPartitionInformation]:
-        return (yield from self._reader.get_current_brokers())
+    # -- attempts, where each begins at the committed offsets -------------------------------------------------
 
-    def _describe(self, info: GlobalPartitionInformation) -> None:
-        mine = calculate_partitions_for_task(info, self._task.count, self._task.index)
-        log.info("topic %s: %s", info.topic, describe_assignment(self._task.count, self._task.index, mine))
-        warning = idle_tasks_warning(info, self._task.count)
-        if warning and self._task.index == 0:
-            log.warning(warning)
+    def hold(self) -> None:
+        """Fetch nothing more until ``reopen``."""
+        self._holds = True
+        for activities in (self._opening, self._resetting):
+            for activity in activities.values():
+                activity.cancel()
+            activities.clear()
+        # They stay in the list until others take their place: what they had open is not done.
+        for manager in self._list:
+            manager.closed = True
+
+    def reopen(self) -> None:
+        """Open every partition again, at its stored offset."""
+        self._holds = False
+        for partition in self._leaders:
+            # Rule: what came after the start is read from its start, whichever attempt opens it. Until its first commit
+            # nothing is stored, and start_offset="latest" would pass over what was written before it was noticed.
+            self._open(partition, appeared=self._appears(partition))
+
+    def on_parted(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called where the attempt cannot go on.
+
+        A log parted from ours, or a partition with a manager was closed.
+        """
+        self._opener.on_parted = self._on_parted = call
+
+    def _open(self, partition: Partition, *, appeared: bool) -> None:
+        # Looked up at each attempt: the leader may move while the partition is being opened.
+        leader = partial(self._leaders.get, partition)
+        topic_id = partial(self._topic_id, partition.topic)
+        self._opening[partition] = Activity(self._opener.open(partition, leader, topic_id, appeared))
+
+    def _appears(self, partition: Partition) -> bool:
+        """Return whether a partition without stored offset came during the run."""
+        # Rule: of several topics, one without a stored offset has come while the run lived also where a replacement
+        # sees it first: what was there at the run's start, the task that died has stored.
+        return partition not in self._at_start or (self._several and self.replaces)
+
+    def _first_refresh(self) -> Steps[FoundTopics]:
+        look = yield from self._reader.get_current_brokers()
+        if isinstance(look, SeveralTopics):
+            for topic in sorted(look.missing):
+                raise NoSuchTopic(topic, "the cluster has none of this name", "topics")
+            for error in look.unclear.values():
+                raise error
+        return look
+
+    def _describe(self, look: FoundTopics) -> None:
+        count, index = self._task.count, self._task.index
+        topics = list(look.found.values()) if isinstance(look, SeveralTopics) else [look]
+        mine = [partition for info in topics for partition in self._share_of(info)]
+        names = ", ".join(sorted(info.topic for info in topics)) or "none"
+        heading = f"topics {names}" if self._several else f"topic {names}"
+        log.info("%s: %s", heading, describe_assignment(count, index, mine, several=self._several))
+        if index == 0:
+            one = None if self._several else idle_tasks_warning(topics[0], count)
+            warning = idle_among_several(topics, count) if self._several else one
+            if warning:
+                log.warning(warning)
+            if not topics:
+                log.warning("There is no topic yet that matches the pattern: the spout waits for the first one.")
+
+    def _share_of(self, info: GlobalPartitionInformation) -> list[Partition]:
+        shift = shift_of(info.topic) if self._several else 0
+        return calculate_partitions_for_task(info, self._task.count, self._task.index, shift)
 
     # -- while it runs --------------------------------------------------------------------------------------
 
@@ -240,6 +338,14 @@ class PartitionCoordinator:
         now = self._clock.monotonic()
         self._refresh_if_due(now)
         self._poll_openings()
+        for partition in list(self._finishing):
+            manager = self._managers.get(partition)
+            # A topic that was made again meanwhile opens its partition under a manager of its own.
+            if manager is None or partition in self._leaders:
+                self._finishing.discard(partition)
+            elif manager.is_finished:
+                self._finishing.discard(partition)
+                self._close(partition)
         for partition, activity in list(self._resetting.items()):
             if activity.poll():
                 del self._resetting[partition]
@@ -273,11 +379,11 @@ class PartitionCoordinator:
         if self._refreshing.poll():
             self._refreshed(self._refreshing, now)
 
-    def _refreshed(self, refreshing: Activity[GlobalPartitionInformation], now: float) -> None:
+    def _refreshed(self, refreshing: Activity[FoundTopics], now: float) -> None:
         self._refreshing = None
         self._last_refresh_s = now
         try:
-            info = refreshing.take()
+            look = refreshing.take()
         except NoSuchTopic:
             self._gone_since_s = now if self._gone_since_s is None else self._gone_since_s
             if now - self._gone_since_s > TOPIC_GONE_GRACE_S:
@@ -294,20 +400,30 @@ class PartitionCoordinator:
         self._failed_refreshes = 0
         # Not more than a few refreshes a second: after a failed fetch the old leader may still be named for a while.
         self._refresh_not_before_s = now + RETRY.initial
-        self._apply(info, first=False)
+        self._apply(look, first=False)
 
     def _refresh_after_pause(self, now: float) -> None:
         self._failed_refreshes += 1
         self._refresh_not_before_s = now + RETRY.delay(self._failed_refreshes)
         self._asked_for_refresh = True
 
-    def _apply(self, info: GlobalPartitionInformation, *, first: bool) -> None:
-        old, self.info = self.info, info
-        mine = calculate_partitions_for_task(info, self._task.count, self._task.index)
-        want = {partition: info.get_broker_for(partition.number) for partition in mine}
+    def _apply(self, look: FoundTopics, *, first: bool) -> None:
+        old = self.topics or {}
+        topics = self.topics = self._settled(look) if isinstance(look, SeveralTopics) else {look.topic: look}
+        if self._several and (first or topics.keys() != old.keys()):
+            self._tell_topics(old, topics, first=first)
+        mine = [partition for info in topics.values() for partition in self._share_of(info)]
+        want = {partition: topics[partition.topic].get_broker_for(partition.number) for partition in mine}
+        if first:
+            self._at_start = frozenset(want)
         changes = partition_changes(self._leaders, want)
+        # A topic that is made again is another one: what it has then came during the run.
+        self._at_start -= {partition for partition in changes.closed if partition.topic not in topics}
         for partition in changes.closed:
-            self._close(partition)
+            if partition.topic in topics or self.opens_later:
+                self._close(partition)
+            else:
+                self._finish(partition)
         for move in changes.moved:
             log.info("%s is led by %s now (before: %s)", move.partition, move.new, move.old)
             self._leaders[move.partition] = move.new
@@ -315,22 +431,59 @@ class PartitionCoordinator:
                 self._connections.register(move.partition, move.new)
         for partition in changes.opened:
             self._leaders[partition] = want[partition]
-            # Looked up at each attempt: the leader may move while the partition is being opened.
-            leader = partial(self._leaders.get, partition)
-            self._opening[partition] = Activity(self._opener.open(partition, leader, self._topic_id, not first))
+            if not self._holds:
+                self._open(partition, appeared=not first or self._appears(partition))
         for manager in self._list:
-            self._led_in(manager, info.get_leader_epoch(manager.partition.number))
+            if manager.partition.topic in topics and manager.partition not in self._finishing:
+                self._led_in(manager, topics[manager.partition.topic].get_leader_epoch(manager.partition.number))
         # The topic was deleted and created again between two refreshes: its offsets mean other records now.
-        if old is not None and old.topic_id and info.topic_id and old.topic_id != info.topic_id:
-            for partition in list(self._managers):
-                self._reset(partition)
-        # A partition without a leader is looked for again soon, not only at the next regular refresh.
-        if any(leader is None for leader in self._leaders.values()):
+        again = {name for name, info in topics.items() if name in old and _is_another(old[name], info)}
+        for partition in [each for each in self._managers if each.topic in again]:
+            self._reset(partition)
+        # A partition without a leader, or a topic that is missing, is looked for again soon, not only at the next
+        # regular refresh.
+        if self._missing_since_s or any(leader is None for leader in self._leaders.values()):
             self.refresh()
             self._refresh_not_before_s = max(self._refresh_not_before_s, self._clock.monotonic() + RETRY.delay(3))
 
-    def _topic_id(self) -> str | None:
-        return None if self.info is None else self.info.topic_id
+    def _settled(self, look: SeveralTopics) -> dict[str, GlobalPartitionInformation]:
+        """Return the topics to read: those found, and those that are missing only for a moment."""
+        now = self._clock.monotonic()
+        for error in look.unclear.values():
+            if not error.retriable:
+                raise error
+        topics = dict(look.found)
+        for name, info in (self.topics or {}).items():
+            if name in topics:
+                self._missing_since_s.pop(name, None)
+            elif name in look.unclear or now - self._missing_since_s.setdefault(name, now) <= TOPIC_GONE_GRACE_S:
+                topics[name] = info
+            else:
+                del self._missing_since_s[name]
+        if look.missing and not topics:
+            raise NoSuchTopic(min(look.missing), "and none of the others is there any more", "topics")
+        return topics
+
+    def _tell_topics(
+        self,
+        old: Mapping[str, GlobalPartitionInformation],
+        topics: Mapping[str, GlobalPartitionInformation],
+        *,
+        first: bool,
+    ) -> None:
+        for name in sorted(topics.keys() - old.keys()) if not first else ():
+            mine = self._in_words(self._share_of(topics[name])) or "none"
+            log.info("topic %r has appeared, and is read from its start. Of it this task owns: %s", name, mine)
+        for name in sorted(old.keys() - topics.keys()):
+            log.warning(
+                "topic %r is not there any more: what is open of it is finished, and its partitions are closed", name
+            )
+        if self.on_topics is not None:
+            self.on_topics(sorted(topics))
+
+    def _topic_id(self, topic: str) -> str | None:
+        info = (self.topics or {}).get(topic)
+        return None if info is None else info.topic_id
 
     def _poll_openings(self) -> None:
         for partition, activity in list(self._opening.items()):
@@ -341,9 +494,11 @@ class PartitionCoordinator:
     def _reset(self, partition: Partition) -> None:
         """Find out which records were lost, then go on or stop."""
         manager = self._managers.get(partition)
-        if manager is not None and partition not in self._resetting:
+        if manager is not None and partition not in self._resetting and not self._holds:
             self._resetting[partition] = Activity(
-                self._opener.reset(manager, partial(self._leaders.get, partition), self._topic_id)
+                self._opener.reset(
+                    manager, partial(self._leaders.get, partition), partial(self._topic_id, partition.topic)
+                )
             )
 
     def _led_in(self, manager: PartitionManager, leader_epoch: int) -> None:
@@ -361,28 +516,58 @@ class PartitionCoordinator:
         old = self._managers.get(partition)
         if old is not None:
             old.closed = True
-        if self.info is not None:
-            manager.current_leader_epoch = self.info.get_leader_epoch(partition.number)
+        info = (self.topics or {}).get(partition.topic)
+        if info is not None:
+            manager.current_leader_epoch = info.get_leader_epoch(partition.number)
         self._managers[partition] = manager
         self._changed()
 
-    def _close(self, partition: Partition) -> None:
-        log.warning("%s is not there any more: its reading ends", partition)
+    def _finish(self, partition: Partition) -> None:
+        """Fetch nothing more of a partition; close it once nothing is open."""
+        # What was read is in memory: it needs no topic to be emitted, retried and done. Only its offset has no place
+        # any more, so it is not committed.
+        manager = self._managers.get(partition)
+        if manager is None:
+            self._close(partition)
+            return
+        manager.ending = True
+        self._finishing.add(partition)
+        self._let_go(partition)
+
+    def _let_go(self, partition: Partition) -> None:
         self._leaders.pop(partition, None)
         for activities in (self._opening, self._resetting):
             activity = activities.pop(partition, None)
             if activity is not None:
                 activity.cancel()
+        self._connections.unregister(partition)
+
+    def _close(self, partition: Partition) -> None:
+        if partition in self._leaders:
+            log.warning("%s is not there any more: its reading ends", partition)
+        self._let_go(partition)
         manager = self._managers.pop(partition, None)
         if manager is not None:
             manager.closed = True
             self._on_close(manager)
-        self._connections.unregister(partition)
         self._changed()
+        # Rule: an attempt ends with any partition of it. A refresh may leave one out for a moment, and END would commit
+        # its records without their offset: they would be written again.
+        if manager is not None and self._on_parted is not None:
+            self._on_parted()
 
     def _changed(self) -> None:
         self._list = [self._managers[partition] for partition in sorted(self._managers)]
         self.version += 1
+
+
+def _is_another(before: GlobalPartitionInformation, now: GlobalPartitionInformation) -> bool:
+    return bool(before.topic_id and now.topic_id) and before.topic_id != now.topic_id
+
+
+def _one(look: FoundTopics) -> GlobalPartitionInformation:
+    assert isinstance(look, GlobalPartitionInformation), "StaticHosts names the partitions of one topic"
+    return look
 
 
 ZkCoordinator = PartitionCoordinator
@@ -407,9 +592,9 @@ class StaticCoordinator(PartitionCoordinator):
         self._known_as: dict[int, Broker | None] = {}
         self._unreachable: dict[Partition, tuple[float, float]] = {}
 
-    def _first_refresh(self) -> Steps[GlobalPartitionInformation]:
-        written = yield from self._reader.get_current_brokers()
-        known = yield from self.asked_after_failure.get_current_brokers()
+    def _first_refresh(self) -> Steps[FoundTopics]:
+        written = _one((yield from self._reader.get_current_brokers()))
+        known = _one((yield from self.asked_after_failure.get_current_brokers()))
         self._check_numbers(written, known)
         self._reader = self.asked_after_failure
         self._known_as = dict(known.leaders)
@@ -423,11 +608,13 @@ class StaticCoordinator(PartitionCoordinator):
                     f"only {len(known.leaders)}, numbered from 0. Correct the list."
                 )
 
-    def _apply(self, info: GlobalPartitionInformation, *, first: bool) -> None:
-        if first or self.info is None:
+    def _apply(self, look: FoundTopics, *, first: bool) -> None:
+        info = _one(look)
+        mine_written = (self.topics or {}).get(info.topic)
+        if first or mine_written is None:
             super()._apply(info, first=first)
             return
-        self._check_numbers(self.info, info)
+        self._check_numbers(mine_written, info)
         for partition, mine in self._leaders.items():
             leader = info.get_broker_for(partition.number)
             # The cluster may spell the broker's address otherwise. Once the broker of the list has answered as the
@@ -438,7 +625,8 @@ class StaticCoordinator(PartitionCoordinator):
             elif mine is not None and leader not in (mine, alias):
                 raise StaticLeaderMoved(partition, mine, leader)
         # The same broker may lead under the next epoch, after an election that it won: take the epochs, keep the list.
-        super()._apply(replace(self.info, topic_id=info.topic_id, leader_epochs=info.leader_epochs), first=False)
+        kept = replace(mine_written, topic_id=info.topic_id, leader_epochs=info.leader_epochs)
+        super()._apply(kept, first=False)
 
     def _poll_openings(self) -> None:
         super()._poll_openings()

@@ -7,18 +7,41 @@ from collections.abc import Mapping
 from streamlet.base.errors import BadInput, StreamletError
 from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
 
-# The two policies for poison records (``on_poison``).
+# The policies for poison records (``on_poison``).
 STOP = "stop"
 SKIP = "skip"
+DEAD_LETTER = "dead-letter"
 
 
 class NoSuchTopic(BadInput):
     """The topic does not exist."""
 
-    def __init__(self, topic: str, where: str) -> None:
+    def __init__(self, topic: str, where: str, setting: str = "topic") -> None:
         super().__init__(
-            f"The topic {topic!r} does not exist ({where}). Create it, or correct `topic` in the SpoutConfig. A spout "
-            "creates no topic."
+            f"The topic {topic!r} does not exist ({where}). Create it, or correct `{setting}` in the SpoutConfig. A "
+            "spout creates no topic."
+        )
+
+
+class TopicInTheWay(BadInput):
+    """A topic has the name of a node that the spout needs."""
+
+    def __init__(self, topic: str, root: str) -> None:
+        super().__init__(
+            f"The pattern of the spout takes the topic {topic!r}, and with offsets in ZooKeeper the node "
+            f"{root}/{topic} names the tasks that read. Give a pattern that leaves this topic out, or keep the offsets "
+            "in a consumer group: offset_store=GroupOffsets()."
+        )
+
+
+class StopInTheFuture(BadInput):
+    """A bounded read is to stop at a future time."""
+
+    def __init__(self, topics: str, ahead_s: float) -> None:
+        super().__init__(
+            f"The spout on {topics} is to stop at a time that is {ahead_s:.0f} s ahead (stop_offset). A time is looked "
+            "up in the log once, when the run starts, and no record is so late yet. Give a time that has passed, or "
+            "let `-t` end the run."
         )
 
 
@@ -70,7 +93,67 @@ class PoisonRecord(StreamletError):
         super().__init__(
             f"The record of topic {partition.topic!r}, partition {partition.number}, offset {offset} {what} Nothing "
             'past it is committed. Fix the scheme or the bolt and start again, or set on_poison="skip" to have such '
-            "records logged, counted and passed over."
+            'records logged, counted and passed over, or on_poison="dead-letter" to have them kept in a topic.'
+        )
+
+
+class SchemeNotReady(StreamletError):
+    """A scheme cannot decode a record yet.
+
+    The record is not to blame. Any scheme may raise it where it lacks something that comes with time (a schema
+    registry that is away). The partition rests with the record in front, and nothing counts as failed. ``message``
+    says what the scheme lacks.
+    """
+
+    retriable = True
+
+
+class UnreadableData(StreamletError):
+    """A key or a value has not the form of its scheme."""
+
+
+class FieldMissing(StreamletError):
+    """A key or a value lacks a field that its scheme names."""
+
+
+class UnknownSchema(StreamletError):
+    """The schema registry does not have a record's schema."""
+
+
+class NoDeadLetterTopic(BadInput):
+    """The topic for dead letters does not exist."""
+
+    def __init__(self, topic: str, spout: str, connections: str) -> None:
+        super().__init__(
+            f"The spout {spout!r} is to write records that it gives up to the topic {topic!r} (dead_letter_topic), "
+            f"and this topic does not exist. {connections} Create it (`streamlet dev topic {topic}`, or "
+            "Admin.create_topics; with a retention that is long enough for you to look, and without compaction), or "
+            "correct dead_letter_topic. A spout creates no topic."
+        )
+
+
+class DeadLettersCannotStart(StreamletError):
+    """No broker told in time whether the topic for dead letters exists."""
+
+    retriable = True
+
+    def __init__(self, topic: str, spout: str, connections: str) -> None:
+        super().__init__(
+            f"The spout {spout!r} cannot start: no broker has said within start_timeout_ms which partitions the topic "
+            f"{topic!r} (dead_letter_topic) has. {connections} See whether the brokers run."
+        )
+
+
+class DeadLetterRefused(StreamletError):
+    """The brokers refuse a dead letter, and will not take it later."""
+
+    def __init__(self, partition: Partition, offset: int, topic: str, why: str) -> None:
+        self.partition, self.offset = partition, offset
+        super().__init__(
+            f"The dead letter of topic {partition.topic!r}, partition {partition.number}, offset {offset}, was refused "
+            f"by topic {topic!r}: {why} Nothing past this record is committed, and it comes again at the next start. "
+            "Correct what the error names (the rights of the user, max.message.bytes of the topic: a dead letter is a "
+            "little larger than its record) and start again."
         )
 
 
@@ -102,12 +185,12 @@ class Deposed(StreamletError):
 
 
 class RunDeposed(StreamletError):
-    """Another run has the topic now; ``other``: its id and topology."""
+    """Another run has the topics now, in words; ``other``: its id and topology."""
 
-    def __init__(self, topic: str, group: str, run: str, other: tuple[str, str] | None) -> None:
+    def __init__(self, topics: str, where: str, run: str, other: tuple[str, str] | None) -> None:
         who = "Another run" if other is None else f"Run {other[0][:8]} of topology {other[1]!r}"
         super().__init__(
-            f"{who} took over topic {topic!r} in consumer group {group!r}: it came after this run ({run[:8]}), and one "
+            f"{who} took over {topics} in {where}: it came after this run ({run[:8]}), and one "
             "run at a time reads a topic under one `id`. This run stopped emitting before the other one began; what "
             "it had not committed is read again there. If two topologies are meant to read the topic, give each its "
             "own `id`; if not, see to it that only one is started."
@@ -117,20 +200,20 @@ class RunDeposed(StreamletError):
 class TaskReplaced(StreamletError):
     """Another worker of the run has this task's place."""
 
-    def __init__(self, topic: str, group: str, instance: str) -> None:
+    def __init__(self, topics: str, where: str, place: str) -> None:
         super().__init__(
-            f"Another process reads topic {topic!r} as member {instance!r} of consumer group {group!r}: this worker "
-            "was taken for dead and replaced. It emits and commits nothing more. If it stood still for a while, look "
-            "for the reason (a paused machine, a full memory, a call that keeps the interpreter)."
+            f"Another process reads {topics} as {place!r} in {where}: this worker was taken for dead and "
+            "replaced. It emits and commits nothing more. If it stood still for a while, look for the reason (a paused "
+            "machine, a full memory, a call that keeps the interpreter)."
         )
 
 
 class ForeignMembers(StreamletError):
     """The group has ordinary consumers among its members."""
 
-    def __init__(self, topic: str, group: str) -> None:
+    def __init__(self, topics: str, group: str) -> None:
         super().__init__(
-            f"The spout on topic {topic!r} cannot join consumer group {group!r}: the group has ordinary consumers "
+            f"The spout on {topics} cannot join consumer group {group!r}: the group has ordinary consumers "
             "among its members, and they would share the partitions out in another way. "
             "Stop them, or give the spout an `id` (or GroupOffsets a group) of its own."
         )
@@ -139,9 +222,9 @@ class ForeignMembers(StreamletError):
 class SessionRefused(StreamletError):
     """The broker does not take this session time-out."""
 
-    def __init__(self, topic: str, group: str, session_timeout_ms: int) -> None:
+    def __init__(self, topics: str, group: str, session_timeout_ms: int) -> None:
         super().__init__(
-            f"The spout on topic {topic!r} cannot join consumer group {group!r}: the broker refuses "
+            f"The spout on {topics} cannot join consumer group {group!r}: the broker refuses "
             f"session_timeout_ms={session_timeout_ms}. Choose one between its group.min.session.timeout.ms (6000 "
             "unless set) and its group.max.session.timeout.ms."
         )

@@ -6,20 +6,22 @@ partitions and leaders; the coordinator decides when to look. A look may wait, s
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from streamlet.base.errors import SettingError
+from streamlet.base.errors import SettingError, StreamletError
 from streamlet.coordination.node_store import NodeMissing, NodeStore
 from streamlet.kafka.broker_errors import InvalidTopic, UnknownTopicOrPartition, error_class
 from streamlet.kafka.client.client import KafkaClient
-from streamlet.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from streamlet.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataTopic
 from streamlet.spouts.kafka.activity import Background, Steps, answer_to
+from streamlet.spouts.kafka.chosen_topics import ChosenTopics
 from streamlet.spouts.kafka.errors import NoBrokers, NoSuchTopic, NoUsableListener, UnreadableNode
-from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation
+from streamlet.spouts.kafka.partition import Broker, FoundTopics, GlobalPartitionInformation, SeveralTopics
 
 
 @dataclass(frozen=True)
@@ -149,8 +151,8 @@ def _check_refresh(kind: str, seconds: float) -> None:
 class BrokerReader(Protocol):
     """A source of partitions and leaders."""
 
-    def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
-        """Look now. Raises NoSuchTopic, and errors of the source when it does not answer."""
+    def get_current_brokers(self) -> Steps[FoundTopics]:
+        """Look now. Raises errors of the source when it does not answer, and NoSuchTopic where it is of one topic."""
 
 
 class StaticBrokerReader:
@@ -159,7 +161,7 @@ class StaticBrokerReader:
     def __init__(self, topic: str, hosts: StaticHosts) -> None:
         self._info = GlobalPartitionInformation(topic, hosts.brokers, by_position=True)
 
-    def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
+    def get_current_brokers(self) -> Steps[FoundTopics]:
         yield from ()
         return self._info
 
@@ -171,7 +173,7 @@ class KafkaBrokerReader:
         self._topic = topic
         self._client = client
 
-    def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
+    def get_current_brokers(self) -> Steps[FoundTopics]:
         request = MetadataRequest(topics=(MetadataRequestTopic(name=self._topic),))
         response = yield from answer_to(self._client.send(request))
         brokers = {row.node_id: Broker(row.host, row.port) for row in response.brokers}
@@ -183,10 +185,44 @@ class KafkaBrokerReader:
                 raise NoSuchTopic(self._topic, f"says {', '.join(map(str, brokers.values())) or 'the cluster'}")
             if kind is not None:
                 raise kind(f"The metadata of topic {self._topic!r} could not be read")
-            leaders = {row.partition_index: brokers.get(row.leader_id) for row in topic.partitions}
-            epochs = {row.partition_index: row.leader_epoch for row in topic.partitions}
-            return GlobalPartitionInformation(self._topic, leaders, topic_id=topic.topic_id, leader_epochs=epochs)
+            return _partitions_of(topic, brokers)
         raise NoSuchTopic(self._topic, "the metadata does not mention it")
+
+
+class KafkaTopicsReader:
+    """The metadata of several topics, from any broker; of all topics where they are chosen by a pattern."""
+
+    def __init__(self, choice: ChosenTopics, client: KafkaClient) -> None:
+        self._choice = choice
+        self._client = client
+
+    def get_current_brokers(self) -> Steps[FoundTopics]:
+        choice = self._choice
+        asked = None if choice.pattern else tuple(MetadataRequestTopic(name=name) for name in choice.names)
+        response = yield from answer_to(self._client.send(MetadataRequest(topics=asked)))
+        brokers = {row.node_id: Broker(row.host, row.port) for row in response.brokers}
+        found: dict[str, GlobalPartitionInformation] = {}
+        unclear: dict[str, StreamletError] = {}
+        for topic in response.topics:
+            name = topic.name or ""
+            if not choice.takes(name) or (choice.pattern and topic.is_internal):
+                continue
+            kind = error_class(topic.error_code)
+            # Rule: one topic that is gone, or has no leaders yet, holds up no other.
+            if kind in (UnknownTopicOrPartition, InvalidTopic):
+                continue
+            if kind is not None:
+                unclear[name] = kind(f"The metadata of topic {name!r} could not be read")
+            else:
+                found[name] = _partitions_of(topic, brokers)
+        missing = frozenset(name for name in choice.names if name not in found and name not in unclear)
+        return SeveralTopics(found, missing, unclear)
+
+
+def _partitions_of(topic: MetadataTopic, brokers: Mapping[int, Broker]) -> GlobalPartitionInformation:
+    leaders = {row.partition_index: brokers.get(row.leader_id) for row in topic.partitions}
+    epochs = {row.partition_index: row.leader_epoch for row in topic.partitions}
+    return GlobalPartitionInformation(topic.name or "", leaders, topic_id=topic.topic_id, leader_epochs=epochs)
 
 
 class ZkBrokerReader:
@@ -208,8 +244,12 @@ class ZkBrokerReader:
         self._path = brokers_path.rstrip("/")
         self._where = f"ZooKeeper {servers}"
 
-    def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
-        return (yield from self._background.run(self._read_brokers))
+    def get_current_brokers(self) -> Steps[FoundTopics]:
+        return (yield from self._background.run(lambda: self._read_topic(self._topic, self.read_brokers())))
+
+    def several(self, choice: ChosenTopics) -> Steps[FoundTopics]:
+        """Look at several topics, as ``get_current_brokers`` does at one."""
+        return (yield from self._background.run(lambda: self._read_topics(choice)))
 
     def read_brokers(self) -> dict[int, Broker]:
         """Return the living brokers by id. Blocks. Raises NoBrokers, NoUsableListener, node store errors."""
@@ -230,12 +270,22 @@ class ZkBrokerReader:
             )
         return brokers
 
-    def _read_brokers(self) -> GlobalPartitionInformation:
+    def _read_topics(self, choice: ChosenTopics) -> SeveralTopics:
         brokers = self.read_brokers()
-        topic_path = f"{self._path}/topics/{self._topic}"
+        names = list(choice.names)
+        if choice.pattern:
+            names = [name for name in self._nodes.children(f"{self._path}/topics") if choice.takes(name)]
+        found: dict[str, GlobalPartitionInformation] = {}
+        for name in names:
+            with contextlib.suppress(NoSuchTopic):
+                found[name] = self._read_topic(name, brokers)
+        return SeveralTopics(found, frozenset(choice.names) - found.keys())
+
+    def _read_topic(self, name: str, brokers: Mapping[int, Broker]) -> GlobalPartitionInformation:
+        topic_path = f"{self._path}/topics/{name}"
         found = self._nodes.get(topic_path)
         if found is None:
-            raise NoSuchTopic(self._topic, f"{self._where} has no node {topic_path}")
+            raise NoSuchTopic(name, f"{self._where} has no node {topic_path}")
         topic = _json(found[0])
         assignment = topic.get("partitions")
         if not isinstance(assignment, dict):
@@ -255,7 +305,7 @@ class ZkBrokerReader:
             epochs[number] = _int32(state.get("leader_epoch"))
         topic_id = topic.get("topic_id")
         return GlobalPartitionInformation(
-            self._topic, leaders, topic_id=topic_id if isinstance(topic_id, str) else None, leader_epochs=epochs
+            name, leaders, topic_id=topic_id if isinstance(topic_id, str) else None, leader_epochs=epochs
         )
 
     def _endpoint(self, name: str, node: dict[str, Any]) -> Broker:
@@ -279,6 +329,17 @@ class ZkBrokerReader:
             f"{', '.join(endpoints) or 'none'}). Set security_protocol to what one of them speaks, or add such a "
             "listener to the broker's `listeners`, for the hosts that streamlet runs on."
         )
+
+
+class ZkTopicsReader:
+    """The nodes of several topics."""
+
+    def __init__(self, choice: ChosenTopics, reader: ZkBrokerReader) -> None:
+        self._choice = choice
+        self._reader = reader
+
+    def get_current_brokers(self) -> Steps[FoundTopics]:
+        return self._reader.several(self._choice)
 
 
 def _json(data: bytes) -> dict[str, Any]:

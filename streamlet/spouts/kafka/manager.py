@@ -24,21 +24,27 @@ import heapq
 import logging
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import lt
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel, hurts_one_tuple, text_of
-from streamlet.components.spout import MessageIds, Spout
+from streamlet.base.printable import one_line
+from streamlet.components.spout import FailureCause, MessageIds, Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.fetch.truncation import LeaderEpochs
 from streamlet.kafka.records.record_batch import RecordBatch
-from streamlet.spouts.kafka.errors import STOP, PoisonRecord
+from streamlet.spouts.kafka.dead_letter import MISFIT, WORKER_DIED, Fault, GivenUp
+from streamlet.spouts.kafka.errors import DEAD_LETTER, STOP, PoisonRecord, SchemeNotReady
+from streamlet.spouts.kafka.offset_marks import OffsetMarks
+from streamlet.spouts.kafka.original_records import Original, OriginalRecords
 from streamlet.spouts.kafka.partition import OffsetRange, Partition
 from streamlet.spouts.kafka.retry import FailedMsgRetryManager
 from streamlet.spouts.kafka.scheme import Column, Record, Row, Scheme, columns_of, misfit, name_of
+from streamlet.spouts.kafka.scheme_hold import SchemeHold
+from streamlet.spouts.kafka.stores.offset_store import StopOffset
 
 log = logging.getLogger(__name__)
 
@@ -247,6 +253,18 @@ class OffsetLedger(Generic[V]):
         self.position = offset + 1
         self.given_up_count += 1
 
+    def open_among(self, offsets: Sequence[int]) -> list[int]:
+        """Return those of ascending offsets that are open, in order."""
+        if not offsets:
+            return []
+        first, last = offsets[0], offsets[-1]
+        in_sets: set[int] = set()
+        for own, _ in self._sets.values():
+            if own[0] <= last and first <= own[-1]:
+                in_sets.update(own)
+        kept = (in_sets, self._first, self._failed, self._again)
+        return [offset for offset in offsets if any(offset in some for some in kept)]
+
     def next_committable(self) -> int:
         """Return the lowest open offset, else the read position."""
         low = self._low
@@ -352,6 +370,7 @@ class ReadBuffer:
         ledger: OffsetLedger[Any],
         columns: Callable[[Column, Column], list[Row | None]] | None,
         end: int | None,
+        originals: OriginalRecords | None = None,
     ) -> None:
         self.position = ledger.position
         """The next offset to ask a broker for."""
@@ -368,12 +387,15 @@ class ReadBuffer:
         self._partition = partition
         self._ledger = ledger
         self._columns = columns
+        self._originals = originals
         self._end = end
         self._fetched: deque[_BufferedAnswer] = deque()
         self._batch_end = ledger.position
         self._loaded_bytes = 0
         """Bytes of the values that the present ``load`` has unpacked."""
         self._epochs = LeaderEpochs()
+        self.times_ms = OffsetMarks()
+        """The time of the first record of each ``load``."""
         self._unpack = self._from_columns if columns is not None else self._one_by_one
 
     def __bool__(self) -> bool:
@@ -432,10 +454,14 @@ class ReadBuffer:
         # Several, since a producer that does not linger makes batches of one record: each would be a turn's emit, and
         # a run through all bolts, of its own. Few bytes: no bound counts records that wait here.
         self._loaded_bytes = 0
+        # One time for all batches of this call: a producer that does not linger makes batches of one record.
+        timed = False
         while self._fetched:
             answer = self._fetched[0]
             try:
                 for batch in answer.batches:
+                    if not timed and len(batch):
+                        timed = self._note_time(batch)
                     self._take(batch)
                     if len(self.waiting) >= LOADED or self._loaded_bytes >= LOADED_BYTES:
                         return True
@@ -456,12 +482,20 @@ class ReadBuffer:
                 self._ledger.pass_to(self._limited(answer.next_offset))
         return False
 
+    def _note_time(self, batch: RecordBatch) -> bool:
+        time_ms = batch.timestamp(0)
+        if time_ms >= 0:  # there are records without a time
+            self.times_ms.note(batch.base_offset, time_ms)
+        return True
+
     def _take(self, batch: RecordBatch) -> None:
         self._batch_end = self._limited(batch.next_offset)
         if batch.leader_epoch != self._epochs.latest:
             self._epochs.forget_below(self._ledger.committed)
             self._epochs.note(batch.base_offset, batch.leader_epoch)
         if len(batch):
+            if self._originals is not None:
+                self._originals.add(batch)
             self.waiting.extend(*self._unpack(batch))
             # A batch may reach over the fixed end (--until-caught-up): records after it belong to a later run.
             if self._end is not None and batch.next_offset > self._end:
@@ -545,16 +579,31 @@ class OffsetIds(MessageIds):
 
 
 class EmitState(enum.Enum):
-    """The result of one ``next``. Names and meanings are storm-kafka's."""
+    """The result of one ``next``. Names and meanings are storm-kafka's, but that several records may be emitted."""
 
     NO_EMITTED = "nothing was emitted"
-    EMITTED_MORE_LEFT = "one record was emitted, more are at hand"
-    EMITTED_END = "one record was emitted, nothing is left of what was fetched"
+    EMITTED_MORE_LEFT = "records were emitted, more are at hand"
+    EMITTED_END = "records were emitted, nothing is left of what was fetched"
 
 
 NO_EMITTED = EmitState.NO_EMITTED
 EMITTED_MORE_LEFT = EmitState.EMITTED_MORE_LEFT
 EMITTED_END = EmitState.EMITTED_END
+
+
+class PartitionAges(NamedTuple):
+    """How far a partition is behind in time."""
+
+    behind_s: float | None
+    """Seconds since the time of the next record to be done; 0: there is none. None: not known."""
+    oldest_open: int | None
+    """The lowest offset that was emitted and is not done."""
+    open_s: float | None
+    """Seconds since that was emitted first."""
+
+
+UNKNOWN = FailureCause("")
+"""Of a failure that nobody said anything of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -585,40 +634,57 @@ class PartitionManager:
         scheme: Scheme,
         limits: EmitLimits,
         end: int | None = None,
+        stream: str | None = None,
     ) -> None:
         self.partition = partition
         self.slot = slot
+        self._stream = stream
         self.ledger = ledger
         self.topic_id: str | None = None
         """The id of the topic that the offsets belong to; None unknown. Set by the opener."""
         self.current_leader_epoch = -1
         """The leader epoch of the coordinator's last look; fences former leaders."""
         self.end = end
-        """The offset to stop at (``--until-caught-up``); None: no end."""
+        """The offset to stop at (``stop_offset``, ``--until-caught-up``); None: no end."""
+        self.stop: StopOffset | None = None
+        """The stop of a bounded read, stored with each commit. Set by the opener."""
         self.log_end = ledger.position
         """The last stable offset as of the last fetch."""
         self.closed = False
         """True once the task reads this partition no more; later answers for it are ignored."""
+        self.ending = False
+        """True once the topic was deleted: open records are finished, nothing is fetched or stored."""
         self.poisoned: StreamletError | None = None
         """Set when a record was given up and the policy is to stop; raised by the spout's next upkeep."""
         self.damage: KafkaError | None = None
         """Why an answer could not be unpacked; the spout has it fetched again once, and clears this."""
+        self.passed: Container[int] = frozenset()
+        """Offsets of records that are passed over: they failed too often (``exactly_once``)."""
         self.validating = False
         """True from an election until the new leader has confirmed the read position; nothing is fetched then."""
-        self.buffer = ReadBuffer(partition, ledger, columns_of(scheme), end)
+        self.originals = OriginalRecords(partition, ledger) if limits.on_poison == DEAD_LETTER else None
+        """The records as they were read, for dead letters; None: there are none."""
+        self.given_up: list[GivenUp] = []
+        """Records for the dead-letter topic, which the spout takes. They stay open until they are written."""
+        self.buffer = ReadBuffer(partition, ledger, columns_of(scheme), end, self.originals)
         self._retries = retries
         self._scheme = scheme
         self._limits = limits
         self._has_columns = columns_of(scheme) is not None
+        self._together = self._has_columns and stream is None
+        """Whether many records may leave in one call."""
         self.count = 0
         """Records that the last ``next`` emitted."""
         self._waiting = self.buffer.waiting
         self._heavy = self.buffer.heavy
         self._due: deque[int] = deque()
         self._held = False
+        self._hold = SchemeHold()
         # Bytes of large records count from their emit, not while they wait: only emitted records can be acked, so one
         # batch above the bound would hold itself back for ever.
         self._heavy_bytes = self._heavy_open = 0
+        self._emitted_s = OffsetMarks()
+        """When the turn began that emitted an offset first."""
         # Whether an ack has more to do than tell the ledger: false on the fast path of small records without failures.
         self._troubled = False
 
@@ -637,11 +703,16 @@ class PartitionManager:
             return NO_EMITTED
         waiting = self._waiting
         while waiting or self._load():
-            if most > 1 and self._has_columns and not self._heavy and self._emit_each(collector, most):
+            if most > 1 and self._together and not (self._heavy or self.passed) and self._emit_each(collector, most):
                 return self._after_emit()
             offset, values = waiting.next()
+            if offset in self.passed:
+                self._pass_over(offset)
+                continue
             if values is None or values.__class__ is Record:
                 values = self._deserialize(offset, values)
+                if self._hold.waits:  # the record was put back
+                    return NO_EMITTED
                 if values is None:
                     self._pass_over(offset)
                     continue
@@ -697,27 +768,56 @@ class PartitionManager:
             return None
         try:
             rows = list(self._scheme.deserialize(record) or ())
+        except SchemeNotReady as error:
+            self._wait_for_scheme(offset, error)
+            return None
         except BaseException as error:
             if not hurts_one_tuple(error):
                 raise
-            what = f"cannot be decoded by {name_of(self._scheme)}: {type(error).__name__}: {text_of(error)}."
-            self._undecodable(offset, record, what, error)
+            if self._hold.waits:
+                self._scheme_is_ready(offset)
+            kind, said = type(error).__name__, text_of(error)
+            what = f"cannot be decoded by {name_of(self._scheme)}: {kind}: {said}."
+            self._undecodable(offset, record, what, Fault(None, kind, said), error)
             return None
+        if self._hold.waits:
+            self._scheme_is_ready(offset)
         if not self._has_columns:
             return rows or None
         if len(rows) > 1:
             name = name_of(self._scheme)
             what = f"gave {len(rows)} tuples; {name} has deserialize_columns, which makes one of each record at most."
-            self._undecodable(offset, record, what)
+            self._undecodable(offset, record, what, Fault(None, MISFIT, what))
             return None
         return rows[0] if rows else None
 
-    def _undecodable(self, offset: int, record: Record, what: str, cause: BaseException | None = None) -> None:
+    def _wait_for_scheme(self, offset: int, error: SchemeNotReady) -> None:
+        """Put a record back that its scheme cannot decode yet; the partition rests."""
+        # Not the record's fault: as poison, every record would be given up while a schema registry is away.
+        self._waiting.put_back(1)
+        self._held = True
+        if self._hold.not_ready():
+            name = name_of(self._scheme)
+            log.warning("%s waits at offset %d, for %s is not ready: %s", self.partition, offset, name, error.message)
+
+    def _scheme_is_ready(self, offset: int) -> None:
+        self._hold.ready()
+        log.warning("%s goes on at offset %d: %s is ready", self.partition, offset, name_of(self._scheme))
+
+    def _undecodable(
+        self, offset: int, record: Record, what: str, fault: Fault, raised: BaseException | None = None
+    ) -> None:
         if self._limits.on_poison == STOP:
             # Put back: the record stays the next one, so nothing past it is emitted or committed.
             self._waiting.put_back(1)
-            raise PoisonRecord(self.partition, offset, what) from cause
-        log.error("%s offset %d passed over (on_poison=skip): it %s", self.partition, offset, what)
+            raise PoisonRecord(self.partition, offset, what) from raised
+        if self.originals is not None:
+            # Open, as one that failed and waits: it is done when its letter is written.
+            self.ledger.emitted(offset, record)
+            self.ledger.failed(offset)
+            self._give_up(offset, what, fault, 1)
+            return
+        log.error("%s offset %d passed over (on_poison=skip): it %s", self.partition, offset, one_line(what))
         self.ledger.passed_poison(offset)
 
     def _pass_over(self, offset: int) -> None:
@@ -733,7 +833,11 @@ class PartitionManager:
         """
         # Half of the turn: neither retries nor new records starve. The bounds are checked once a turn and not at each
         # record, so they hold to within one turn.
-        self._held = holds_back or not self.may_emit()
+        # Again in each turn, also of an idle partition: nothing was emitted from here on yet.
+        self._emitted_s.note(self.ledger.position, now_s)
+        self._held = holds_back or not self.may_emit() or self._hold.holds(now_s)
+        if self.originals is not None:
+            self.originals.drop_done()
         if not self.ledger.waiting_count or self._due:
             return
         for _ in range(max(1, records // 2)):
@@ -749,7 +853,7 @@ class PartitionManager:
         # holds it, and a source of records that always fail would fill the memory.
         if self.unacked_bytes >= self._limits.max_unacked_bytes:
             return False
-        return self.ledger.position - self.ledger.committed < self._limits.max_uncommitted_offsets
+        return self.ending or self.ledger.position - self.ledger.committed < self._limits.max_uncommitted_offsets
 
     @property
     def unacked_bytes(self) -> int:
@@ -761,7 +865,8 @@ class PartitionManager:
     @property
     def kept_bytes(self) -> int:
         """About the memory that the open records take."""
-        return self.unacked_bytes + self.ledger.open_count * OPEN_BYTES
+        originals = 0 if self.originals is None else self.originals.size_bytes
+        return self.unacked_bytes + self.ledger.open_count * OPEN_BYTES + originals
 
     @property
     def commit_is_pressing(self) -> bool:
@@ -778,24 +883,24 @@ class PartitionManager:
         """Emit a record's tuples; False: it cannot be emitted, and is given up."""
         try:
             if self._has_columns:
-                collector.emit(values, (self.slot, offset))
+                collector.emit(values, (self.slot, offset), self._stream)
             elif len(values) == 1:
-                collector.emit(values[0], (self.slot, offset))
+                collector.emit(values[0], (self.slot, offset), self._stream)
             else:
-                collector.emit_many(values, (self.slot, offset))
+                collector.emit_many(values, (self.slot, offset), self._stream)
         except ValueCannotTravel as error:
-            what = f"gave a tuple that cannot be sent on. {error.message}"
+            kind, what = type(error).__name__, f"gave a tuple that cannot be sent on. {error.message}"
         except (TypeError, ValueError):
             # The task's emit checks rows already; they are checked here only after it refused one. Left to the task,
             # the error would end the run at each restart, with on_poison="skip" too, and name no record.
             wrong = misfit(self._scheme, [values] if self._has_columns else values)
             if wrong is None:
                 raise
-            what = f"gave a tuple that cannot be emitted. {wrong}"
+            kind, what = MISFIT, f"gave a tuple that cannot be emitted. {wrong}"
         else:
             return True
         self.ledger.failed(offset)
-        self._give_up(offset, what)
+        self._give_up(offset, what, Fault(None, kind, what), 1)
         return False
 
     # -- answers --------------------------------------------------------------------------------------------
@@ -808,7 +913,9 @@ class PartitionManager:
 
     def ack_many(self, offsets: Iterable[int]) -> None:
         """Note that all tuples of these records were processed."""
-        for offset in offsets if self._troubled else self.ledger.first_acked(offsets):
+        # A record in its first try has no retries to forget. So failures elsewhere in the partition slow down no other
+        # record; only large ones are looked up one by one.
+        for offset in offsets if self._heavy else self.ledger.first_acked(offsets):
             self.ack(offset)
 
     def ack_set(self, ids: OffsetIds) -> None:
@@ -816,11 +923,11 @@ class PartitionManager:
         if not self.ledger.all_acked(ids.offsets):
             self.ack_many(ids.offsets)
 
-    def fail(self, offset: int, now_s: float, *, lost: bool = False) -> None:
+    def fail(self, offset: int, now_s: float, *, lost: bool = False, cause: FailureCause = UNKNOWN) -> None:
         """Retry the record after a pause, or give it up: one of its tuples failed or timed out.
 
         ``lost``: the tuple was lost with a worker or a link. That is not the record's fault: it does not count
-        towards ``retry_limit``.
+        towards ``retry_limit``. ``cause``: what the bolt said.
         """
         if not self.ledger.failed(offset):
             return
@@ -829,17 +936,39 @@ class PartitionManager:
             self._retries.lost(offset, now_s)
         elif not self._retries.failed(offset, now_s):
             tries = self._retries.tries(offset)
-            # A failure comes back as a root, without its reason: that is known where the bolt is.
-            more = f"which is more than retry_limit={tries - 1} allows; the log has what the bolt said of it."
-            self._give_up(offset, f"failed {tries} times, {more}")
+            said = f"{cause.error}: {cause.text.partition(chr(10))[0]}".strip(": ") or "nothing"
+            last = f"{cause.component} said of the last time: {said}" if cause.component else "the log may say why"
+            more = f"which is more than retry_limit={tries - 1} allows; {last.rstrip('.')}."
+            self._give_up(
+                offset, f"failed {tries} times, {more}", Fault(cause.component, cause.error, cause.text), tries
+            )
 
     def crashed(self, offset: int, how: str) -> None:
         """Give the record up: its worker has died at work on it too often. ``how`` says how."""
         if self.ledger.failed(offset):
             self._troubled = True
-            self._give_up(offset, f"was under work when its worker died, once too often: the worker {how}.")
+            what = f"was under work when its worker died, once too often: the worker {how}."
+            self._give_up(offset, what, Fault("", WORKER_DIED, f"the worker {how}"), self._retries.tries(offset) + 1)
 
-    def _give_up(self, offset: int, what: str) -> None:
+    def dead_letter(self, offset: int, cause: FailureCause) -> None:
+        """Give the record up: a bolt sent it to the dead letters."""
+        if self.ledger.failed(offset):
+            self._troubled = True
+            what = f"was sent to the dead letters by {cause.component}: {cause.text}"
+            self._give_up(
+                offset, what, Fault(cause.component, cause.error, cause.text), self._retries.tries(offset) + 1
+            )
+
+    def dead_letter_written(self, offset: int) -> None:
+        """Note that the record's dead letter was acknowledged: only now it is done."""
+        self.ledger.given_up(offset)
+        self._forget(offset)
+
+    def _give_up(self, offset: int, what: str, fault: Fault, tries: int) -> None:
+        if self.originals is not None:
+            original: Original = self.originals.of(offset)
+            self.given_up.append(GivenUp(*original, tries, fault))
+            return
         error = PoisonRecord(self.partition, offset, what)
         if self._limits.on_poison == STOP:
             # The offset stays open, which holds the commit back. The spout raises it at its next upkeep: this may be
@@ -848,7 +977,7 @@ class PartitionManager:
             return
         self.ledger.given_up(offset)
         self._forget(offset)
-        log.error("%s offset %d given up (on_poison=skip): it %s", self.partition, offset, what)
+        log.error("%s offset %d given up (on_poison=skip): it %s", self.partition, offset, one_line(what))
 
     def _forget(self, offset: int) -> None:
         self._retries.acked(offset)
@@ -873,6 +1002,11 @@ class PartitionManager:
         return bool(self._waiting or self._due or self.buffer)
 
     @property
+    def is_finished(self) -> bool:
+        """Whether nothing is at hand, and nothing open."""
+        return not self.at_hand and not self.ledger.open_count
+
+    @property
     def at_end(self) -> bool:
         """Whether everything below the fixed end was emitted or passed over."""
         return self.end is not None and self.ledger.position >= self.end
@@ -881,6 +1015,20 @@ class PartitionManager:
     def lag(self) -> int:
         """Offsets between the committed one and the end of the log."""
         return max(0, self.log_end - self.ledger.committed)
+
+    def ages(self, now_s: float, wall_ms: int) -> PartitionAges:
+        """Return the ages of the next and the oldest open record."""
+        ledger, nxt = self.ledger, self.ledger.next_committable()
+        self.buffer.times_ms.forget_below(nxt)
+        self._emitted_s.forget_below(nxt)
+        behind_s: float | None = 0.0
+        if nxt < self.log_end:
+            time_ms = self.buffer.times_ms.at(nxt)
+            behind_s = None if time_ms is None else max(0.0, (wall_ms - time_ms) / 1e3)
+        if not ledger.open_count:
+            return PartitionAges(behind_s, None, None)
+        emitted_s = self._emitted_s.at(nxt)
+        return PartitionAges(behind_s, nxt, None if emitted_s is None else max(0.0, now_s - emitted_s))
 
     # -- fetching -------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from streamlet.kafka.consumer.assignors.base import PartitionAssignor, Subscription, encode_assignment
 from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.spouts.kafka.chosen_topics import share, shift_of
 
 NEWCOMER = -1
 """The generation of a run that has not been given its topic yet."""
@@ -42,6 +43,8 @@ class Claim:
     """The generation that gave the run the topic."""
     numbers: tuple[int, ...] | None = None
     """Partitions of a list written by hand; None: by arithmetic."""
+    several: bool = False
+    """Whether the task reads several topics, each with a shift of its own."""
 
     def encode(self) -> bytes:
         """Return the user data of a subscription."""
@@ -86,6 +89,7 @@ def decode_claim(data: bytes | None) -> Claim | None:
         row["started_ms"],
         since if isinstance(since, int) else NEWCOMER,
         None if numbers is None else tuple(numbers),
+        row.get("several") is True,
     )
 
 
@@ -128,7 +132,7 @@ def _rank(rows: list[Claim]) -> tuple[bool, int, int, str]:
 
 
 class NewestRunAssignor(PartitionAssignor):
-    """Gives each topic to the tasks of the newest run, by arithmetic."""
+    """Gives the topics to the tasks of the newest run, by arithmetic."""
 
     name: ClassVar[str] = "streamlet"
     quiet: ClassVar[bool] = True  # each task says itself what it reads
@@ -140,9 +144,9 @@ class NewestRunAssignor(PartitionAssignor):
         shares: dict[str, list[TopicPartition]] = {}
         for member, row in subscriptions.items():
             claim, shares[member] = decode_claim(row.user_data), []
-            for topic in row.topics:
-                verdict = verdicts.get(topic)
-                if claim is not None and verdict is not None and claim.run == verdict.run:
+            verdict = verdicts.get(member)
+            if claim is not None and verdict is not None and claim.run == verdict.run:
+                for topic in row.topics:
                     shares[member] += _share(claim, topic, partition_counts.get(topic, 0))
         return shares
 
@@ -150,26 +154,34 @@ class NewestRunAssignor(PartitionAssignor):
         self, shares: Mapping[str, Iterable[TopicPartition]], subscriptions: Mapping[str, Subscription]
     ) -> dict[str, bytes]:
         verdicts = _verdicts(subscriptions)
-        told = {member: _told(verdicts, row) for member, row in subscriptions.items()}
+        told = {member: None if (found := verdicts.get(member)) is None else found.encode() for member in subscriptions}
         return {member: encode_assignment(partitions, told[member]) for member, partitions in shares.items()}
 
 
 def _verdicts(subscriptions: Mapping[str, Subscription]) -> dict[str, Verdict]:
-    claims: dict[str, list[Claim]] = {}
-    for row in subscriptions.values():
-        claim = decode_claim(row.user_data)
-        for topic in row.topics if claim is not None else ():
-            claims.setdefault(topic, []).append(claim)  # type: ignore[arg-type]  # not None, see above
-    return {topic: verdict for topic, rows in claims.items() if (verdict := newest(rows)) is not None}
+    """Return by member the run that has its topics."""
+    claims = {member: claim for member, row in subscriptions.items() if (claim := decode_claim(row.user_data))}
+    # Rule: one place for all tasks with several topics, and for those with one of these topics. A pattern matches
+    # others from day to day, or none yet: judged topic by topic, two runs would have a part each, and both emit.
+    shared = {topic for member, claim in claims.items() if claim.several for topic in subscriptions[member].topics}
+    places: dict[str, list[str]] = {}
+    for member, claim in claims.items():
+        topics = subscriptions[member].topics
+        place = "" if claim.several or shared.intersection(topics) else ",".join(topics)
+        places.setdefault(place, []).append(member)
+    verdicts: dict[str, Verdict] = {}
+    for members in places.values():
+        verdict = newest(claims[member] for member in members)
+        if verdict is not None:
+            verdicts |= dict.fromkeys(members, verdict)
+    return verdicts
 
 
 def _share(claim: Claim, topic: str, partitions: int) -> list[TopicPartition]:
     # By arithmetic, as the task itself computes it: an assignor that balanced would move partitions at each
     # rebalance, and each move costs what was read and not committed.
-    numbers = range(claim.task, partitions, max(1, claim.count)) if claim.numbers is None else claim.numbers
+    numbers: Iterable[int] | None = claim.numbers
+    if numbers is None:
+        shift = shift_of(topic) if claim.several else 0
+        numbers = share(range(partitions), max(1, claim.count), claim.task, shift)
     return [TopicPartition(topic, number) for number in numbers]
-
-
-def _told(verdicts: Mapping[str, Verdict], row: Subscription) -> bytes | None:
-    verdict = next((verdicts[topic] for topic in row.topics if topic in verdicts), None)
-    return None if verdict is None else verdict.encode()

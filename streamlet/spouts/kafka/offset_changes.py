@@ -162,7 +162,8 @@ def changes(
             raise OffsetOutsideLog(
                 f"Offset {wish.offset} of topic {topic!r}, partition {number}, is not in the log: a run can go on from "
                 f"{log.first} (the first record there is) to {log.end} (the end). Nothing was changed. Give an offset "
-                "between them, or leave this partition out with --partition and move it with `reset --to earliest`."
+                "between them, or leave this partition out and move it with "
+                f"`reset --to earliest --partition {number}`."
             )
     return [
         Change(number, stored.get(number), wish, _differs(stored.get(number), wish, topic_id))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from streamlet.base.errors import SettingError
+from streamlet.base.errors import SettingError, StreamletError
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 DEFAULT_PORT = 9092
@@ -94,3 +94,18 @@ class GlobalPartitionInformation:
     def get_leader_epoch(self, number: int) -> int:
         """Return the epoch of that leadership; -1 unknown."""
         return self.leader_epochs.get(number, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralTopics:
+    """One look at the topics of a spout that may read several."""
+
+    found: Mapping[str, GlobalPartitionInformation] = field(default_factory=dict)
+    missing: frozenset[str] = frozenset()
+    """Topics that were asked for by name, and are not there."""
+    unclear: Mapping[str, StreamletError] = field(default_factory=dict)
+    """Topics whose partitions cannot be told at the moment, and why."""
+
+
+FoundTopics = GlobalPartitionInformation | SeveralTopics
+"""What a reader found: of the one topic of its spout, or of several."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -33,10 +33,18 @@ from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartiti
 from streamlet.spouts.kafka.errors import OffsetsLost
 from streamlet.spouts.kafka.manager import EmitLimits, OffsetLedger, PartitionManager
 from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
+from streamlet.spouts.kafka.read_range import OFFSET, ReadPlace
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import Scheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig, StartPolicy
-from streamlet.spouts.kafka.stores.offset_store import OffsetStore, Owner, Reason, StartDecision, StoredOffset
+from streamlet.spouts.kafka.stores.offset_store import (
+    OffsetStore,
+    Owner,
+    Reason,
+    StartDecision,
+    StopOffset,
+    StoredOffset,
+)
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +78,8 @@ def decide_start(
         return _first(log, policy)
     # ignore_stored_offset holds once a run: an offset stored by this run is used, so a restarted worker goes on.
     if policy.ignore_stored_offset and stored.topology_id != topology_id:
-        return StartDecision(_first(log, policy).offset, Reason.FORCED)
+        first = _first(log, policy)
+        return first if first.is_loss else StartDecision(first.offset, Reason.FORCED)
     return judge(stored.offset, log, same_topic=_same(topic_id, stored.topic_id), epoch_end=epoch_end)
 
 
@@ -91,9 +100,31 @@ def _same(one: str | None, other: str | None) -> bool:
 def _first(log: LogBounds, policy: StartPolicy) -> StartDecision:
     if policy.where == "latest":
         return StartDecision(log.end, Reason.FIRST_LATEST)
+    if policy.where == OFFSET:
+        found = judge(policy.offset, log, same_topic=True)
+        return found if found.is_loss else StartDecision(policy.offset, Reason.FIRST_OFFSET)
     if policy.where == "timestamp":
         return StartDecision(log.end if log.at_time is None else log.at_time, Reason.FIRST_TIMESTAMP)
     return StartDecision(log.start, Reason.FIRST_EARLIEST)
+
+
+def decide_stop(
+    place: ReadPlace, log: LogBounds, stored: StoredOffset | None, decision: StartDecision, topology_id: str = ""
+) -> StopOffset:
+    """Choose where a bounded read stops.
+
+    A stop that was chosen before is kept by the run that chose it, and by a later one as long as it is not reached:
+    "latest" means the end when the backfill began, also to its second half.
+    """
+    asked = str(place)
+    # Another log, or another beginning: the stop of the old one means nothing.
+    if stored is not None and stored.stop is not None and decision.reason is Reason.STORED:
+        same_read = stored.topology_id == topology_id or stored.offset < stored.stop.offset
+        if stored.stop.asked == asked and same_read:
+            return stored.stop
+    if place.where == OFFSET:
+        return StopOffset(place.number, asked)
+    return StopOffset(log.end if log.at_stop is None else log.at_stop, asked)
 
 
 def _loss_in_words(partition: Partition, offset: int, decision: StartDecision) -> str:
@@ -120,7 +151,7 @@ class PartitionOpener:
     def __init__(
         self,
         config: SpoutConfig,
-        scheme: Scheme,
+        schemes: Mapping[str, Scheme] | Scheme,
         owner: Owner,
         connections: DynamicPartitionConnections,
         store: OffsetStore,
@@ -128,9 +159,15 @@ class PartitionOpener:
         uniform: Callable[[], float],
         *,
         until_caught_up: bool,
+        opens_later: bool = False,
     ) -> None:
+        self.opens_later = opens_later
+        """Whether each attempt opens partitions again (``topology.delivery: exactly-once``)."""
+        self.on_parted: Callable[[], None] | None = None
+        """Called in place of a new manager, where an attempt follows."""
+        self._ends: dict[Partition, int] = {}
         self._config = config
-        self._scheme = scheme
+        self._schemes = schemes
         self._owner = owner
         self._connections = connections
         self._store = store
@@ -192,35 +229,61 @@ class PartitionOpener:
         found: list[tuple[StoredOffset | None, LogBounds]] = []
 
         def decide(stored: StoredOffset | None) -> Steps[StartDecision]:
-            # Rule: the log is asked after the store. A former owner goes on writing and committing until it hands over:
-            # against older bounds, what it has stored since would look as if the log were cut.
-            bounds = yield from connection.log_bounds(partition, self._config.start_timestamp_ms())
+            bounds = yield from self._bounds(partition, connection)
             found.append((stored, bounds))
             end: int | None = None
             if stored is not None and bounds.start <= stored.offset <= bounds.end:
                 end = yield from connection.epoch_end(partition, stored.leader_epoch)
-            decision = decide_start(
-                stored,
-                bounds,
-                self._config.start_policy(),
-                topology_id=self._owner.topology_id,
-                topic_id=topic_id,
-                appeared_while_running=appeared,
-                epoch_end=end,
-            )
-            if stored is not None:
-                self._refuse_loss(partition, stored.offset, decision)
-            return decision
+            return self._decided(partition, stored, bounds, topic_id, appeared, end)
 
         decision = yield from self._store.open(partition, connection.broker, topic_id, decide)
         if decision.is_loss:
             self._report_loss(partition, decision)
         log.info("%s: begins at offset %d (%s)", partition, decision.offset, decision.reason.value)
+        if decision.stop is not None:
+            log.info("%s: stops at offset %d (%s)", partition, decision.stop.offset, decision.stop.asked)
         stored, bounds = found[-1]
-        manager = self._manager(partition, decision.offset, bounds, topic_id)
+        manager = self._manager(partition, decision, bounds, topic_id)
         if stored is not None and decision.reason is Reason.STORED:
             manager.buffer.starts_in(stored.leader_epoch)
         return manager
+
+    def _bounds(self, partition: Partition, connection: Connection) -> Steps[LogBounds]:
+        # Rule: the log is asked after the store. A former owner goes on writing and committing until it hands over:
+        # against older bounds, what it has stored since would look as if the log were cut.
+        stop = self._config.stop_place(partition)
+        start_ms = self._config.start_place(partition).timestamp_ms
+        return (yield from connection.log_bounds(partition, start_ms, None if stop is None else stop.timestamp_ms))
+
+    def _decided(
+        self,
+        partition: Partition,
+        stored: StoredOffset | None,
+        bounds: LogBounds,
+        topic_id: str | None,
+        appeared: bool,
+        epoch_end: int | None,
+    ) -> StartDecision:
+        """Return where to begin and to stop. Raises OffsetsLost."""
+        config, mine = self._config, self._owner.topology_id
+        decision = decide_start(
+            stored,
+            bounds,
+            config.start_policy(partition),
+            topology_id=mine,
+            topic_id=topic_id,
+            appeared_while_running=appeared,
+            epoch_end=epoch_end,
+        )
+        begins_elsewhere = stored is None or (config.ignore_stored_offset and stored.topology_id != mine)
+        start, stop = config.start_place(partition), config.stop_place(partition)
+        if stored is not None and not begins_elsewhere:
+            self._refuse_loss(partition, stored.offset, decision)
+        elif start.where == OFFSET:
+            self._refuse_start(partition, start.number, decision, bounds)
+        if stop is None:
+            return decision
+        return replace(decision, stop=decide_stop(stop, bounds, stored, decision, mine))
 
     def _reset_once(
         self, manager: PartitionManager, connection: Connection, topic_id: str | None
@@ -247,15 +310,23 @@ class PartitionOpener:
             # Open records are neither lost nor fetched again: their values are in memory. Answers at hand go out first.
             manager.buffer.skip_to(bounds.start)
             return None
+        if self.on_parted is not None:
+            # Nothing is stored here: what is open is not committed. The next attempt finds the loss by itself.
+            self.on_parted()
+            return None
         # The offsets mean other records now: a new manager with a slot and a ledger of its own replaces this one.
         manager.closed = True
+        if manager.stop is not None:
+            # A log that was cut below the stop may never get there again.
+            end = manager.stop.offset if manager.stop.asked.startswith(OFFSET) else min(manager.stop.offset, bounds.end)
+            decision = replace(decision, stop=replace(manager.stop, offset=end))
 
         def as_decided(_stored: StoredOffset | None) -> Steps[StartDecision]:
             yield from ()
             return decision
 
         yield from self._store.open(partition, connection.broker, topic_id, as_decided)
-        return self._manager(partition, decision.offset, bounds, topic_id)
+        return self._manager(partition, decision, bounds, topic_id)
 
     def _parted_at(self, manager: PartitionManager, connection: Connection) -> Steps[int | None]:
         """Ask where the leader's log parts from ours; None unknown."""
@@ -276,19 +347,37 @@ class PartitionOpener:
                 "counted, or set ignore_stored_offset=True to begin at start_offset.",
             )
 
+    def _refuse_start(self, partition: Partition, offset: int, decision: StartDecision, bounds: LogBounds) -> None:
+        if decision.is_loss and self._config.fail_on_data_loss:
+            raise OffsetsLost(
+                partition,
+                decision.lost,
+                f"Topic {partition.topic!r}, partition {partition.number}: start_offset says {offset}, and a read can "
+                f"begin from {bounds.start} (the first record there is) to {bounds.end} (the end of the log). Correct "
+                f"it, or set fail_on_data_loss=False to begin at {decision.offset}.",
+            )
+
     def _report_loss(self, partition: Partition, decision: StartDecision) -> None:
         lost = decision.lost
         self.lost_offsets += 0 if lost is None else lost.end - lost.first
         gone = f"offsets {lost} are lost" if lost else "what was not read is lost"
         log.error("%s: %s; %s, going on at %d", partition, decision.reason.value, gone, decision.offset)
 
-    def _manager(self, partition: Partition, offset: int, bounds: LogBounds, topic_id: str | None) -> PartitionManager:
-        ledger: OffsetLedger[Any] = OffsetLedger(offset)
+    def _manager(
+        self, partition: Partition, decision: StartDecision, bounds: LogBounds, topic_id: str | None
+    ) -> PartitionManager:
+        ledger: OffsetLedger[Any] = OffsetLedger(decision.offset)
         retries = ExponentialBackoffMsgRetryManager(
             self._config.retry_backoff(), self._config.retry_limit, self._uniform
         )
         end = bounds.end if self._until_caught_up else None
-        manager = PartitionManager(partition, next(self._slots), ledger, retries, self._scheme, self._limits, end)
-        manager.log_end = bounds.end
+        if decision.stop is not None:
+            end = decision.stop.offset
+        if end is not None and self.opens_later:
+            end = self._ends.setdefault(partition, end)  # that of the run's start, whichever attempt this is
+        schemes, stream = self._schemes, self._config.streams.get(partition.topic)
+        scheme = schemes[partition.topic] if isinstance(schemes, Mapping) else schemes
+        manager = PartitionManager(partition, next(self._slots), ledger, retries, scheme, self._limits, end, stream)
+        manager.log_end, manager.stop = bounds.end, decision.stop
         manager.topic_id = topic_id
         return manager

@@ -1,4 +1,4 @@
-"""KafkaSpout: the partitions of one Kafka topic as tracked tuples.
+"""KafkaSpout: the partitions of Kafka topics as tracked tuples.
 
 All methods run on the worker's loop, and none of them waits (but ``initialize``, for ``start_timeout_ms`` at most, and
 the last commit). ``next_tuple`` walks from partition to partition. Between two turns, and on a timer while nobody asks
@@ -9,32 +9,48 @@ fetches out, commits, queued requests out.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 from streamlet.base import chance
 from streamlet.base.errors import SettingError
 from streamlet.components.context import TopologyContext
-from streamlet.components.spout import FailReason, Spout
+from streamlet.components.spout import FailReason, FailureCause, Spout
 from streamlet.kafka.errors import KafkaError
+from streamlet.model.delivery import is_exactly_once
 from streamlet.model.spec import SPOUT, ComponentSpec
-from streamlet.spouts.kafka.group_owner import GroupOwner
-from streamlet.spouts.kafka.manager import EMITTED_MORE_LEFT, NO_EMITTED, OffsetIds, PartitionManager
+from streamlet.spouts.kafka.attempt import AttemptPhase
+from streamlet.spouts.kafka.dead_letter import TIMED_OUT
+from streamlet.spouts.kafka.dead_letter_writer import DeadLetterWriter
+from streamlet.spouts.kafka.emit_gate import EmitGate
+from streamlet.spouts.kafka.errors import DEAD_LETTER, NoSuchTopic
+from streamlet.spouts.kafka.exactly_once import TOLD, ExactlyOnce
+from streamlet.spouts.kafka.manager import (
+    EMITTED_MORE_LEFT,
+    NO_EMITTED,
+    UNKNOWN,
+    EmitState,
+    OffsetIds,
+    PartitionAges,
+    PartitionManager,
+)
 from streamlet.spouts.kafka.partition import Broker, Partition
-from streamlet.spouts.kafka.scheme import as_scheme
-from streamlet.spouts.kafka.spout_config import SpoutConfig, override_names
+from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig, override_names
 from streamlet.spouts.kafka.startup import Parts, wire
+from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
 
 FINAL_COMMIT_S = 3.0
-"""Seconds a stop waits for the last commit."""
+"""Seconds a stop waits for the last commit, and for dead letters."""
+
+TOOK_TOO_LONG = FailureCause("", TIMED_OUT, "a bolt held a tuple longer than topology.message.timeout.secs")
 
 
 class KafkaSpout(Spout):
-    """Reads its share of a topic's partitions; the message id of a tuple is ``(slot, offset)``.
+    """Reads its share of the topics' partitions; the message id of a tuple is ``(slot, offset)``.
 
-    ``next_tuple`` emits the tuples of at most one record and does no I/O that waits. Partitions take turns of at most
-    ``records_per_turn`` records. Use :meth:`spec` in a topology::
+    ``next_tuple`` emits records of one partition, several where each gives one tuple and the worker has room, and does
+    no I/O that waits. Partitions take turns of at most ``records_per_turn`` records. Use :meth:`spec` in a topology::
 
         lines = KafkaSpout.spec(config=SpoutConfig(ZkHosts("zk:2181"), "lines", "/streamlet", "demo"))
     """
@@ -43,8 +59,9 @@ class KafkaSpout(Spout):
 
     timer_interval_s: ClassVar[float | None] = 0.1
     answers_for_failures = True  # replayed, or given up by ``on_poison``
+    tells_epochs = True
 
-    def __init__(self, spout_config: SpoutConfig, output_fields: Sequence[str] | None = None) -> None:
+    def __init__(self, spout_config: SpoutConfig, output_fields: Any = None) -> None:
         self.spout_config = spout_config
         self._fields = output_fields
         self._parts: Parts | None = None
@@ -55,7 +72,9 @@ class KafkaSpout(Spout):
         self._current: PartitionManager | None = None
         self._curr_partition_index = 0
         self._turn_left = 0
-        self._owner: GroupOwner | None = None
+        self._gate: EmitGate[Any] | None = None
+        self._dead_letters: DeadLetterWriter | None = None
+        self._exactly_once: ExactlyOnce | None = None
         self._leader: Callable[[Partition], Broker | None] = lambda partition: None
         self._damaged: dict[Partition, int] = {}
         self._until_caught_up = False
@@ -74,7 +93,7 @@ class KafkaSpout(Spout):
                 f"{cls.__name__}.spec: config is {config!r}. It is a SpoutConfig: "
                 'SpoutConfig(hosts=ZkHosts("zk1:2181"), topic="lines", zk_root="/streamlet", id="demo").'
             )
-        fields = list(as_scheme(config.scheme, outputs).outputs)
+        fields = config.outputs(outputs)
         kwargs = {"spout_config": config, "output_fields": fields}
         tasks = cls.par if par is None else par
         return ComponentSpec(cls, SPOUT, name=name, par=tasks, config=cls.config, outputs=fields, kwargs=kwargs)
@@ -88,6 +107,26 @@ class KafkaSpout(Spout):
         config = kwargs["spout_config"]
         return {**kwargs, "spout_config": config.with_text(overrides) if overrides else config}
 
+    @classmethod
+    def is_bounded(cls, kwargs: Mapping[str, Any]) -> bool:
+        return kwargs["spout_config"].stop_offset is not None
+
+    @classmethod
+    def exactly_once_problems(cls, kwargs: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        """Yield the problem of offsets that no transaction of Kafka's can store."""
+        if not isinstance(kwargs["spout_config"].offsets(), GroupOffsets):
+            yield (
+                "topology.delivery is exactly-once, and this spout keeps its offsets in ZooKeeper: a transaction of "
+                "Kafka's can store them only in a consumer group.",
+                "Give the SpoutConfig offset_store=GroupOffsets(); `streamlet offsets copy` moves the offsets there.",
+            )
+        if kwargs["spout_config"].on_poison == DEAD_LETTER:
+            yield (
+                'topology.delivery is exactly-once, and on_poison is "dead-letter": a dead letter is written outside '
+                "of the transaction, and might be there twice.",
+                'Set on_poison to "stop" or "skip".',
+            )
+
     # -- life -----------------------------------------------------------------------------------------------
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
@@ -95,28 +134,56 @@ class KafkaSpout(Spout):
         config = self.spout_config
         self._clock = context.clock
         self._until_caught_up = bool(conf.get("streamlet.until.caught.up"))
-        scheme = as_scheme(config.scheme, self._fields)
+        schemes = config.schemes(self._fields)
         uniform = context.uniform or chance.uniform
+        exactly_once = is_exactly_once(conf)
         self._parts = wire(
             config,
-            scheme,
+            schemes,
             context,
             uniform,
             self._release,
             until_caught_up=self._until_caught_up,
             run_s=conf.get("streamlet.run.secs"),
+            code_version=conf.get("topology.version"),
+            exactly_once=exactly_once,
         )
-        self._owner = self._parts.owner
-        if self._owner is not None:
-            self._owner.flush = partial(self._parts.commits.flush, lambda: self._managers)
+        self._gate = self._parts.gate
+        self._dead_letters = self._parts.dead_letters
+        # Nothing to read is nothing to be done: a run that ends by itself would end at once, and well.
+        if self._until_caught_up and not self._parts.coordinator.topics:
+            self.close()
+            raise NoSuchTopic(config.topics_pattern, "no topic of the cluster matches", "topics_pattern")
+        if exactly_once:
+            self._join_epochs(conf["topology.commit.interval.ms"] / 1e3, context, uniform)
+        else:
+            self._gate.flush = partial(self._parts.commits.flush, lambda: self._managers)
         self._adopt()
+
+    def _join_epochs(self, interval_s: float, context: TopologyContext, uniform: Callable[[], float]) -> None:
+        parts = self._parts
+        assert parts is not None and isinstance(parts.store, KafkaGroupOffsets)
+
+        def emit(row: list[Any], tup_id: Any, stream: str) -> None:
+            self.emit(row, tup_id, stream)
+            context.wake()  # the loop may have asked its spouts before, in the turn of the ack that led here
+
+        monotonic = self._clock.monotonic
+        self._exactly_once = ExactlyOnce(
+            self.spout_config, interval_s, parts.coordinator, parts.store, parts.gate, emit, monotonic, uniform
+        )
+        # An epoch ends by the timer while nothing else wakes the loop.
+        self.timer_interval_s = min(0.1, max(0.01, interval_s / 4))  # type: ignore[misc]  # of this task
 
     def activate(self) -> None:
         """Do nothing: the first fetches go out with the first ``next_tuple``."""
 
     def deactivate(self) -> None:
-        """Commit the offsets of finished records, within a bound."""
+        """Commit finished records, within a bound; begin to leave."""
         self._commit_finally()
+        # Here and not in `close`, which waits for it: so the tasks of a worker leave side by side.
+        if self._parts is not None:
+            self._parts.leave()
 
     def close(self) -> None:
         """Commit, within a bound, and close every connection."""
@@ -137,6 +204,8 @@ class KafkaSpout(Spout):
             assert self._current is not None
             state = self._current.next(self, min(self._turn_left, self.room()))
             self._turn_left -= self._current.count
+            if self._exactly_once is not None:
+                self._count_in_epoch(state)
             if state is EMITTED_MORE_LEFT and self._turn_left:
                 return
             self._end_turn()
@@ -158,19 +227,28 @@ class KafkaSpout(Spout):
         """Do the upkeep, then walk from partition to partition until one emits."""
         self._serve()
         now = self._clock.monotonic()
-        if self._owner is not None and not self._owner.may_emit(now):
+        assert self._gate is not None
+        if not self._gate.may_emit(now):
             return
         records = self.spout_config.records_per_turn
+        holds_back = self.holds_back or (self._dead_letters is not None and self._dead_letters.holds)
+        if self._exactly_once is not None:
+            if not self._exactly_once.attempt.may_emit:
+                return
+            records = min(records, self._exactly_once.attempt.left)
         managers = self._managers
         for _ in range(len(managers)):
             self._curr_partition_index %= len(managers)
             manager = self._current = managers[self._curr_partition_index]
             if manager.damage is not None:
                 self._fetch_once_more(manager, manager.damage)
-            manager.begin_turn(now, records, holds_back=self.holds_back)
+            manager.begin_turn(now, records, holds_back=holds_back)
             state = manager.next(self, min(records, self.room()))
             if state is EMITTED_MORE_LEFT:
                 self._turn_left = records - manager.count
+            if self._exactly_once is not None:
+                self._count_in_epoch(state)
+            if state is EMITTED_MORE_LEFT:
                 if not self._turn_left:
                     self._end_turn()
                 return
@@ -179,8 +257,15 @@ class KafkaSpout(Spout):
                 self._rest_if_dry()
                 return
 
+    def _count_in_epoch(self, state: EmitState) -> None:
+        assert self._exactly_once is not None and self._current is not None
+        if state is not NO_EMITTED:
+            attempt = self._exactly_once.attempt
+            attempt.records += self._current.count
+            self._turn_left = min(self._turn_left, attempt.left)
+
     def may_send(self) -> bool:
-        return self._owner is None or self._owner.may_emit(self._clock.monotonic())
+        return self._gate is not None and self._gate.may_emit(self._clock.monotonic())
 
     def _end_turn(self) -> None:
         self._turn_left = 0
@@ -204,12 +289,16 @@ class KafkaSpout(Spout):
         manager = self._slots.get(slot)
         if manager is not None:
             manager.ack(offset)
+        if self._exactly_once is not None:
+            self._after_acks([offset] if slot == TOLD else ())
 
     def ack_many(self, tup_ids: Sequence[Any]) -> None:
         if isinstance(tup_ids, OffsetIds):
             manager = self._slots.get(tup_ids.slot)
             if manager is not None:
                 manager.ack_set(tup_ids)
+            if self._exactly_once is not None:
+                self._after_acks(())
             return
         offsets_of: dict[int, list[int]] = defaultdict(list)
         for slot, offset in tup_ids:
@@ -218,17 +307,49 @@ class KafkaSpout(Spout):
             manager = self._slots.get(slot)
             if manager is not None:
                 manager.ack_many(offsets)
+        if self._exactly_once is not None:
+            self._after_acks(offsets_of.get(TOLD, ()))
+
+    def _after_acks(self, told: Iterable[int]) -> None:
+        """Take in acks of tuples about epochs; end one that is done."""
+        assert self._exactly_once is not None
+        attempt = self._exactly_once.attempt
+        now = self._clock.monotonic()
+        for number in told:
+            attempt.acked(number, now)
+        if attempt.phase is AttemptPhase.CLOSING:
+            attempt.poll(now)
 
     def fail(self, tup_id: Any) -> None:
         slot, offset = tup_id
+        if slot == TOLD:
+            assert self._exactly_once is not None
+            self._exactly_once.attempt.failed(offset, self._clock.monotonic())
+            self._turn_left = 0
+            return
         manager = self._slots.get(slot)
         if manager is not None:
+            if self._exactly_once is not None:
+                self._exactly_once.failed(manager, offset, self.fail_reason, final=self.fail_final)
+                self._turn_left = 0
+                return
             if self.fail_final:
-                manager.crashed(offset, self.fail_detail)
+                self._give_up(manager, offset)
                 return
             # A tuple lost with a worker or a link is not the record's fault: it does not count towards retry_limit.
             lost = self.fail_reason is FailReason.LOST
-            manager.fail(offset, self._clock.monotonic(), lost=lost)
+            cause = self.fail_cause or (TOOK_TOO_LONG if self.fail_reason is FailReason.TIMED_OUT else UNKNOWN)
+            manager.fail(offset, self._clock.monotonic(), lost=lost, cause=cause)
+
+    def _give_up(self, manager: PartitionManager, offset: int) -> None:
+        if self.fail_reason is FailReason.DEAD_LETTER:
+            manager.dead_letter(offset, self.fail_cause or UNKNOWN)
+        else:
+            manager.crashed(offset, self.fail_detail)
+
+    @classmethod
+    def takes_dead_letters(cls, kwargs: Mapping[str, Any]) -> bool:
+        return bool(kwargs["spout_config"].on_poison == DEAD_LETTER)
 
     def lasting_id(self, tup_id: Any) -> Any:
         """Return topic, partition and offset: each opening gives new slots."""
@@ -246,16 +367,19 @@ class KafkaSpout(Spout):
         if self._parts is not None:
             self._serve()
 
+    def on_drain(self) -> None:
+        if self._exactly_once is not None and self._parts is not None:
+            self._exactly_once.drain()
+
     def _serve(self) -> None:
         """Do the upkeep: take answers in, send fetches, move looks and commits on. Never waits."""
         parts = self._parts
         assert parts is not None
         parts.client.poll(0)
         now = self._clock.monotonic()
-        if self._owner is not None:
-            self._owner.poll(now)
-            if not self._owner.may_emit(now):
-                self._turn_left = 0  # a partition's turn lasts for many calls: it ends here
+        parts.gate.poll(now)
+        if not parts.gate.may_emit(now):
+            self._turn_left = 0  # a partition's turn lasts for many calls: it ends here
         # Failures first: the look or reset that they cause begins in the same turn.
         parts.coordinator.fetch_failed(parts.fetcher.collect(now))
         parts.coordinator.poll()
@@ -265,8 +389,15 @@ class KafkaSpout(Spout):
         for manager in managers:
             if manager.poisoned is not None:
                 raise manager.poisoned
-        parts.fetcher.send(managers, parts.client.cluster.topic_id(self.spout_config.topic), now)
-        parts.commits.poll(managers, at_once=self._commit_presses())
+        if self._dead_letters is not None:
+            self._serve_letters(self._dead_letters, now)
+        parts.fetcher.send(managers, parts.client.cluster.topic_id, now)
+        if self._exactly_once is None:
+            parts.commits.poll(managers, at_once=self._commit_presses())
+        else:
+            self._exactly_once.poll()
+            if not self._exactly_once.attempt.may_emit:
+                self._turn_left = 0
         # Send only, never poll: a poll may take the answer of a quick broker off the descriptor on which the worker's
         # loop is about to sleep, and its records would wait for the next timer.
         parts.client.send_queued()
@@ -289,6 +420,8 @@ class KafkaSpout(Spout):
         # The turn under way may be of a manager that was replaced: it ends here.
         self._current, self._turn_left = None, 0
         self._parts.fetcher.forget_unused()
+        if self._exactly_once is not None:
+            self._exactly_once.adopted()
 
     def _release(self, manager: PartitionManager) -> None:
         if self._parts is not None:
@@ -296,16 +429,29 @@ class KafkaSpout(Spout):
 
     def _commit_finally(self) -> None:
         parts = self._parts
-        if parts is None:
+        if parts is None or self._exactly_once is not None:  # the drain has waited for the last transaction
             return
         if self._last_commit_by_s is None:  # one bound for deactivate and close together: a worker's stop has one too
             self._last_commit_by_s = self._clock.monotonic() + FINAL_COMMIT_S
+        letters = self._dead_letters
+        if letters is not None:
+            self._serve_letters(letters, self._clock.monotonic())
         parts.commits.poll(self._managers, at_once=True)
-        while not self._all_committed() and self._clock.monotonic() < self._last_commit_by_s:
+        while not self._all_written() and self._clock.monotonic() < self._last_commit_by_s:
             parts.client.poll(0.02)
-            if self._owner is not None:
-                self._owner.poll(self._clock.monotonic())
+            parts.gate.poll(self._clock.monotonic())
+            if letters is not None:
+                self._serve_letters(letters, self._clock.monotonic())
             parts.commits.poll(self._managers, at_once=True)
+
+    def _serve_letters(self, letters: DeadLetterWriter, now: float) -> None:
+        letters.serve(self._managers, now)
+        self.report_metric("dead_letters_waiting", letters.waiting)
+
+    def _all_written(self) -> bool:
+        """Tell whether no dead letter waits, and all is committed."""
+        letters = self._dead_letters
+        return (letters is None or not letters.waiting) and self._all_committed()
 
     # -- progress -------------------------------------------------------------------------------------------
 
@@ -313,10 +459,12 @@ class KafkaSpout(Spout):
         return all(manager.at_end and not manager.ledger.open_count for manager in self._managers)
 
     def _all_committed(self) -> bool:
-        return all(m.closed or m.ledger.committed >= m.last_completed_offset() for m in self._managers)
+        return all(m.closed or m.ending or m.ledger.committed >= m.last_completed_offset() for m in self._managers)
 
     def caught_up(self) -> bool:
         """Return whether everything below the fixed ends is done *and committed*."""
+        if self._exactly_once is not None and not self._exactly_once.attempt.is_idle:
+            return False
         return self._until_caught_up and self._all_done() and self._all_committed()
 
     def unfinished_count(self) -> int | None:
@@ -324,7 +472,12 @@ class KafkaSpout(Spout):
         return sum(manager.ledger.open_count for manager in self._managers)
 
     def given_up_count(self) -> int:
-        return sum(manager.ledger.given_up_count for manager in self._managers)
+        passed = 0 if self._exactly_once is None else self._exactly_once.given_up
+        return passed + sum(manager.ledger.given_up_count for manager in self._managers)
+
+    def kept_count(self) -> int:
+        """Count the dead letters that were written."""
+        return 0 if self._dead_letters is None else self._dead_letters.written
 
     def lost_count(self) -> int:
         """Count the records that were gone before they were read; named by ``fail_on_data_loss=False``."""
@@ -336,18 +489,25 @@ class KafkaSpout(Spout):
 
     def partition_status(self) -> list[dict[str, Any]]:
         """Return one entry a partition, without I/O; after ``close`` the last ones."""
-        return [
-            {
-                "topic": manager.partition.topic,
-                "partition": manager.partition.number,
-                "position": manager.ledger.position,
-                "committed": manager.ledger.committed,
-                "end": manager.log_end,
-                "lag": manager.lag,
-                "leader": str(self._leader(manager.partition) or "none"),
-                "failed": manager.ledger.failed_count,
-                "given_up": manager.ledger.given_up_count,
-                "lost": manager.ledger.lost_count,
-            }
-            for manager in self._managers
-        ]
+        if not self._managers:
+            return []
+        now_s, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
+        return [self._status_of(manager, manager.ages(now_s, wall_ms)) for manager in self._managers]
+
+    def _status_of(self, manager: PartitionManager, ages: PartitionAges) -> dict[str, Any]:
+        return {
+            "topic": manager.partition.topic,
+            "partition": manager.partition.number,
+            "position": manager.ledger.position,
+            "committed": manager.ledger.committed,
+            "end": manager.log_end,
+            "lag": manager.lag,
+            "leader": str(self._leader(manager.partition) or "none"),
+            "failed": manager.ledger.failed_count,
+            "given_up": manager.ledger.given_up_count,
+            "lost": manager.ledger.lost_count,
+            "behind_s": ages.behind_s,
+            "open": manager.ledger.open_count,
+            "oldest_open": ages.oldest_open,
+            "open_s": ages.open_s,
+        }

@@ -17,7 +17,7 @@ partition out of one fetch and take it into the next at no cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -99,10 +99,10 @@ class SpoutFetcher:
             failed += self._take(found, asked, now_s)
         return failed
 
-    def send(self, managers: Iterable[PartitionManager], topic_id: str | None, now_s: float) -> None:
+    def send(self, managers: Iterable[PartitionManager], topic_id: Callable[[str], str | None], now_s: float) -> None:
         """Ask each idle broker for those of its partitions that want more.
 
-        ``topic_id``: the topic's id in the client's metadata.
+        ``topic_id``: tells a topic's id in the client's metadata.
         """
         managers = list(managers)
         rooms = self._rooms(managers)
@@ -118,7 +118,8 @@ class SpoutFetcher:
                 if not manager.fetched_all:
                     busy.add(connection.broker)
                 continue
-            if topic_id is not None and manager.topic_id is not None and manager.topic_id != topic_id:
+            known = None if manager.topic_id is None else topic_id(manager.partition.topic)
+            if known is not None and manager.topic_id != known:
                 # Offsets of a topic that was deleted mean nothing in the new one of the same name: report, never fetch.
                 error = UnknownTopicId(f"Fetching {manager.partition}")
                 self._mismatched.append(FailedFetch(manager.partition, error, first=False))

@@ -10,13 +10,17 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
 from streamlet.base.port_probe import spoken_at
+from streamlet.components.component import COMPONENT_LOGGER
 from streamlet.components.context import TopologyContext
 from streamlet.coordination.node_store import NodeStore, NodeStoreUnavailable
 from streamlet.kafka.broker_errors import CoordinatorNotAvailable
@@ -28,21 +32,35 @@ from streamlet.kafka.settings.client_config import ClientConfig
 from streamlet.spouts.kafka.activity import Activity, Background
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator, StaticCoordinator, Task
-from streamlet.spouts.kafka.errors import NoSuchTopic, NoZooKeeper, SpoutCannotStart
-from streamlet.spouts.kafka.group_owner import BEAT_SHARE, GroupOwner
-from streamlet.spouts.kafka.hosts import KafkaBrokerReader, KafkaHosts, StaticBrokerReader, StaticHosts, ZkBrokerReader
+from streamlet.spouts.kafka.dead_letter import RunStamp
+from streamlet.spouts.kafka.dead_letter_writer import DeadLetterWriter, open_writer
+from streamlet.spouts.kafka.emit_gate import BEAT_SHARE, EmitGate
+from streamlet.spouts.kafka.errors import DEAD_LETTER, NoSuchTopic, NoZooKeeper, SpoutCannotStart, StopInTheFuture
+from streamlet.spouts.kafka.group_owner import GroupOwner
+from streamlet.spouts.kafka.hosts import (
+    BrokerReader,
+    KafkaBrokerReader,
+    KafkaHosts,
+    KafkaTopicsReader,
+    StaticBrokerReader,
+    StaticHosts,
+    ZkBrokerReader,
+    ZkTopicsReader,
+)
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.newest_run import FORGOTTEN, NEWCOMER, Claim, member_name
-from streamlet.spouts.kafka.partition import Broker
+from streamlet.spouts.kafka.owner_nodes import TaskNode
+from streamlet.spouts.kafka.partition import Broker, SeveralTopics
 from streamlet.spouts.kafka.partition_opening import PartitionOpener
+from streamlet.spouts.kafka.read_range import OFFSET, place_of
 from streamlet.spouts.kafka.scheme import Scheme
 from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig
 from streamlet.spouts.kafka.spout_fetcher import SpoutFetcher
-from streamlet.spouts.kafka.stores.announced_tasks import announce
 from streamlet.spouts.kafka.stores.commit_rounds import CommitRounds
 from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.stores.offset_store import OffsetStore, Owner
 from streamlet.spouts.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
+from streamlet.spouts.kafka.zookeeper_owner import ZooKeeperOwner
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +71,9 @@ TOLD_AFTER_S = 1.0
 
 START_SHARE = 0.8
 """Share of a run's own time that its start may take: the processes have to start, too."""
+
+CLOSE_PRODUCER_S = 0.5
+"""Seconds that the producer of dead letters may take to close. What it has not written then is read again."""
 
 START_POLL_S = 0.02
 """Seconds between two looks at what a start waits for."""
@@ -130,8 +151,15 @@ class Parts:
     store: OffsetStore
     commits: CommitRounds
     held: Held
-    owner: GroupOwner | None
-    """The membership that allows to emit; None with offsets in ZooKeeper."""
+    gate: EmitGate[Any]
+    """Whether tuples may be emitted."""
+    dead_letters: DeadLetterWriter | None = None
+    """Writes records that are given up; None: they stop the spout, or are skipped."""
+
+    def leave(self) -> None:
+        """Begin to give the task's place up; returns at once."""
+        if self.held.owner is not None:
+            self.held.owner.leave()
 
     def close(self) -> None:
         """Close everything within a bound; nothing is left running."""
@@ -147,16 +175,23 @@ class Held:
         self._nodes: dict[tuple[str, Digest], NodeStore] = {}
         self.background: Background | None = None
         self.client: KafkaClient | None = None
-        self.owner: GroupOwner | None = None
+        self.owner: GroupOwner | ZooKeeperOwner | None = None
+        self.dead_letters: DeadLetterWriter | None = None
 
-    def nodes(self, servers: str, digest: Digest, timeout_s: float) -> NodeStore:
+    def nodes(self, servers: str, digest: Digest, timeout_s: float, session_s: float) -> NodeStore:
         """Return the node store of an ensemble for one user; all parts share one session."""
         if (servers, digest) not in self._nodes:
             # Imported here: kazoo is loaded only by a spout that uses ZooKeeper.
             from streamlet.coordination.zookeeper import ZooKeeperNodeStore
 
             try:
-                store = ZooKeeperNodeStore(servers, digest=digest, connect_timeout_s=timeout_s, on_wait=self.say)
+                store = ZooKeeperNodeStore(
+                    servers,
+                    digest=digest,
+                    connect_timeout_s=timeout_s,
+                    session_timeout_s=session_s,
+                    on_wait=self.say,
+                )
             except NodeStoreUnavailable as error:
                 raise no_zookeeper(error, servers) from error
             self._nodes[servers, digest] = store
@@ -170,6 +205,8 @@ class Held:
 
     def close(self) -> None:
         """Close everything. The thread comes last: it may be waiting for one of the sessions."""
+        if self.dead_letters is not None:
+            self.dead_letters.close(CLOSE_PRODUCER_S)
         if self.owner is not None:
             self.owner.close()
         if self.client is not None:
@@ -192,7 +229,7 @@ def find_brokers(
         return None, sorted(set(hosts.brokers.values()))
     if isinstance(hosts, KafkaHosts):
         return None, list(hosts.brokers)
-    nodes = held.nodes(hosts.broker_zk_str, hosts.digest, timeout_s)
+    nodes = held.nodes(hosts.broker_zk_str, hosts.digest, timeout_s, config.session_timeout_ms / 1e3)
     reader = ZkBrokerReader(
         config.topic, nodes, held.thread(), hosts.broker_zk_path, hosts.broker_zk_str, config.security_protocol
     )
@@ -201,26 +238,38 @@ def find_brokers(
 
 def wire(
     config: SpoutConfig,
-    scheme: Scheme,
+    schemes: Mapping[str, Scheme] | Scheme,
     context: TopologyContext,
     uniform: Callable[[], float],
     on_close: Callable[[PartitionManager], None],
     *,
     until_caught_up: bool,
     run_s: float | None = None,
+    code_version: str | None = None,
+    exactly_once: bool = False,
 ) -> Parts:
     """Connect, look, open every partition of the task. Blocks at most about ``start_timeout_ms``.
 
-    In a run of ``run_s`` seconds for most of them at most.
+    In a run of ``run_s`` seconds for most of them at most. ``exactly_once``: partitions are opened by the attempts.
 
     Raises errors of the input (no ZooKeeper, no broker, no topic, a lost offset ...), or SpoutCannotStart.
     """
     held = Held(context.wake, say_for(context.component_name, context.task_index))
     try:
-        return _Start(config, context, uniform, held, run_s).run(scheme, on_close, until_caught_up)
+        start = _Start(config, context, uniform, held, run_s, code_version, exactly_once)
+        parts = start.run(schemes, on_close, until_caught_up)
     except BaseException:
         held.close()
         raise
+    return parts
+
+
+def _installed() -> str:
+    """Return streamlet's version; empty where it runs without being installed."""
+    try:
+        return version("streamlet-storm")
+    except PackageNotFoundError:
+        return ""
 
 
 class _Start:
@@ -233,8 +282,12 @@ class _Start:
         uniform: Callable[[], float],
         held: Held,
         run_s: float | None = None,
+        code_version: str | None = None,
+        exactly_once: bool = False,
     ) -> None:
+        self._exactly_once = exactly_once
         self._config = config
+        self._code_version = code_version
         self._context = context
         self._clock = context.clock
         self._uniform = uniform
@@ -246,28 +299,61 @@ class _Start:
             self._timeout_s, self._limit = START_SHARE * run_s, f"{START_SHARE * run_s:g} s, in a run of {run_s:g} s"
         self._deadline_s = self._clock.monotonic() + self._timeout_s
 
-    def run(self, scheme: Scheme, on_close: Callable[[PartitionManager], None], until_caught_up: bool) -> Parts:
+    def run(
+        self,
+        schemes: Mapping[str, Scheme] | Scheme,
+        on_close: Callable[[PartitionManager], None],
+        until_caught_up: bool,
+    ) -> Parts:
+        # Long: the parts in the order in which they need each other, an argument a line.
         config, clock = self._config, self._clock
+        self._refuse_future_stop()
         zk_reader, brokers = find_brokers(config, self._held, self._timeout_s, self._deadline_s, clock)
         client = self._connect(brokers)
+        # Before anything is claimed or emitted: what cannot be kept must not be given up.
+        letters = self._dead_letter_writer(brokers)
         connections = DynamicPartitionConnections(client)
         owner = Owner(self._context.topology_id, self._context.topology_name)
-        store = self._offset_store(client, owner, brokers)
+        reader = self._reader(zk_reader, client)
+        store = self._offset_store(client, owner, brokers, reader)
         opener = PartitionOpener(
-            config, scheme, owner, connections, store, clock, self._uniform, until_caught_up=until_caught_up
+            config,
+            schemes,
+            owner,
+            connections,
+            store,
+            clock,
+            self._uniform,
+            until_caught_up=until_caught_up,
+            opens_later=self._exactly_once,
         )
         task = Task(self._context.task_index, self._context.task_count)
-        kafka_reader = KafkaBrokerReader(config.topic, client)
         coordinator: PartitionCoordinator
         if isinstance(config.hosts, StaticHosts):
             static = StaticBrokerReader(config.topic, config.hosts)
             coordinator = StaticCoordinator(
-                task, static, connections, opener, clock, on_close, asked_after_failure=kafka_reader
+                task,
+                static,
+                connections,
+                opener,
+                clock,
+                on_close,
+                asked_after_failure=KafkaBrokerReader(config.topic, client),
+                opens_later=self._exactly_once,
             )
         else:
-            refresh_s = config.hosts.refresh_freq_secs
-            reader = zk_reader or kafka_reader
-            coordinator = PartitionCoordinator(task, reader, connections, opener, clock, on_close, refresh_s)
+            coordinator = PartitionCoordinator(
+                task,
+                reader,
+                connections,
+                opener,
+                clock,
+                on_close,
+                config.hosts.refresh_freq_secs,
+                opens_later=self._exactly_once,
+                replaces=self._context.epoch > 1,
+                on_topics=partial(self._follow, client),
+            )
         self._open_partitions(coordinator, opener, client)
         settings = FetchSettings(
             fetch_max_wait_ms=config.fetch_max_wait_ms,
@@ -276,7 +362,50 @@ class _Start:
         )
         fetcher = SpoutFetcher(connections, settings, config.buffer_size_bytes)
         commits = CommitRounds(store, clock, config.state_update_interval_ms / 1e3, coordinator.leader)
-        return Parts(client, coordinator, fetcher, store, commits, self._held, self._held.owner)
+        assert self._held.owner is not None
+        return Parts(client, coordinator, fetcher, store, commits, self._held, self._held.owner.gate, letters)
+
+    def _refuse_future_stop(self) -> None:
+        """Raise StopInTheFuture for a time to come."""
+        # A time is looked up once, at the start: of a later one no record is there yet, and the run would end at once.
+        given = self._config.stop_offset
+        places = [place_of(each, whole_number=OFFSET) for each in given.values()] if isinstance(given, Mapping) else []
+        asked_ms = [place.timestamp_ms or 0 for place in (place_of(given), *places) if place is not None]
+        ahead_s = max(asked_ms, default=0) / 1e3 - time.time()
+        if ahead_s > 0:
+            raise StopInTheFuture(str(self._config.choice()), ahead_s)
+
+    def _reader(self, zk_reader: ZkBrokerReader | None, client: KafkaClient) -> BrokerReader:
+        """Return what looks for partitions and leaders, but of StaticHosts."""
+        choice = self._config.choice()
+        if choice.several:
+            return KafkaTopicsReader(choice, client) if zk_reader is None else ZkTopicsReader(choice, zk_reader)
+        return zk_reader or KafkaBrokerReader(self._config.topic, client)
+
+    def _follow(self, client: KafkaClient, topics: Iterable[str]) -> None:
+        """Keep metadata of these topics and no others; name them when the group is joined again."""
+        names = tuple(topics)
+        for gone in client.metadata.topics.difference(names):
+            client.metadata.remove_topic(gone)
+        for name in names:
+            client.add_topic(name)
+        if isinstance(self._held.owner, GroupOwner):
+            self._held.owner.topics = names
+
+    def _dead_letter_writer(self, brokers: Sequence[Broker]) -> DeadLetterWriter | None:
+        """Return the writer, its topic known; None where records that fail are not kept. Raises NoDeadLetterTopic."""
+        config, context = self._config, self._context
+        if config.on_poison != DEAD_LETTER:
+            return None
+        stamp = RunStamp(
+            context.topology_name, context.topology_id, context.component_name, _installed(), self._code_version
+        )
+        logger = logging.getLogger(f"{COMPONENT_LOGGER}.{context.component_name}")
+        letters = self._held.dead_letters = open_writer(
+            config.dead_letter_topic, [str(one) for one in brokers], config.security(), config.client_id, stamp, logger
+        )
+        letters.await_topic(self._left_s())
+        return letters
 
     def _connect(self, brokers: Sequence[Broker]) -> KafkaClient:
         """Return the client with its first metadata. Raises the errors of ``KafkaClient.bootstrap``."""
@@ -288,7 +417,8 @@ class _Start:
             **config.security(),
         )
         client = self._held.client = KafkaClient(settings, self._clock, self._uniform)
-        client.add_topic(config.topic)
+        for topic in config.choice().names:
+            client.add_topic(topic)
         began_s = self._clock.monotonic()
         # A server that hangs up on a Kafka client without a word, as ZooKeeper does, looks like a broker that is not up
         # yet: so its port is looked at, and another protocol is named at once.
@@ -311,23 +441,40 @@ class _Start:
     def _left_s(self) -> float:
         return max(0.1, self._deadline_s - self._clock.monotonic())
 
-    def _offset_store(self, client: KafkaClient, owner: Owner, brokers: Sequence[Broker]) -> OffsetStore:
-        chosen = self._config.offsets()
+    def _offset_store(
+        self, client: KafkaClient, owner: Owner, brokers: Sequence[Broker], reader: BrokerReader
+    ) -> OffsetStore:
+        chosen, session_s = self._config.offsets(), self._config.session_timeout_ms / 1e3
+        # A run whose processes were all killed is waited for until its session is over.
+        if not self._bounded:
+            self._deadline_s += session_s
         if isinstance(chosen, GroupOffsets):
             assert chosen.group is not None
-            place = self._held.owner = self._join_group(chosen.group, client, brokers)
-            store = KafkaGroupOffsets(client, chosen.group, owner, place)
-            place.check = store.check
+            place = self._held.owner = self._join_group(chosen.group, client, brokers, reader)
+            store = KafkaGroupOffsets(client, chosen.group, owner, place, require_stable=self._exactly_once)
+            place.gate.check = store.check
             return store
         assert chosen.servers is not None
-        nodes = self._held.nodes(chosen.servers, chosen.digest, self._timeout_s)
+        nodes = self._held.nodes(chosen.servers, chosen.digest, self._timeout_s, session_s)
         root = f"{self._config.zk_root}/{self._config.id}"
-        # Told before the first claim, and gone with the session: the node of a partition outlives its owner.
-        announce(nodes, root, self._context)
-        return ZooKeeperOffsets(nodes, self._held.thread(), root, owner, chosen.servers)
+        me, choice = TaskNode.of(self._context), self._config.choice()
+        among = self._held.owner = ZooKeeperOwner(
+            nodes, root, me, str(choice), chosen.servers, client.wakeup, self._clock
+        )
+        among.start()
+        offsets = ZooKeeperOffsets(
+            nodes, self._held.thread(), root, owner, chosen.servers, among.gate, several=choice.several
+        )
+        among.gate.check = offsets.check
+        return offsets
 
-    def _join_group(self, group: str, client: KafkaClient, brokers: Sequence[Broker]) -> GroupOwner:
+    def _join_group(
+        self, group: str, client: KafkaClient, brokers: Sequence[Broker], reader: BrokerReader
+    ) -> GroupOwner:
         config, context = self._config, self._context
+        choice = config.choice()
+        if choice.pattern:
+            choice = replace(choice, names=self._matching(reader, client))
         numbers = sorted(config.hosts.brokers) if isinstance(config.hosts, StaticHosts) else None
         claim = Claim(
             context.topology_id,
@@ -339,6 +486,7 @@ class _Start:
             # started again when it wakes, would take the topic back from the run that has it now.
             NEWCOMER if context.epoch == 1 else FORGOTTEN,
             numbers=None if numbers is None else tuple(numbers[context.task_index :: context.task_count]),
+            several=choice.several,
         )
         session_ms = config.session_timeout_ms
         settings = ConsumerConfig(
@@ -358,9 +506,24 @@ class _Start:
             allow_auto_create_topics=False,
             **config.security(),
         )
-        if not self._bounded:
-            self._deadline_s += session_ms / 1e3
-        return GroupOwner(settings, config.topic, claim, client.wakeup, self._clock)
+        return GroupOwner(settings, choice, claim, client.wakeup, self._clock)
+
+    def _matching(self, reader: BrokerReader, client: KafkaClient) -> tuple[str, ...]:
+        """Return the topics that match now; none where that cannot be told yet."""
+        # For the tools that show a group's members and their partitions; nothing else follows from it.
+        looking = Activity(reader.get_current_brokers())
+        while not looking.poll():
+            if self._clock.monotonic() > self._deadline_s:
+                looking.cancel()
+                return ()
+            client.poll(START_POLL_S)
+        try:
+            look = looking.take()
+        except StreamletError as error:
+            if not error.retriable:
+                raise
+            return ()
+        return tuple(sorted(look.found)) if isinstance(look, SeveralTopics) else ()
 
     def _open_partitions(self, coordinator: PartitionCoordinator, opener: PartitionOpener, client: KafkaClient) -> None:
         """Poll until every partition is open. Raises SpoutCannotStart at the deadline."""
@@ -375,14 +538,14 @@ class _Start:
                 told_s = float("inf")
                 if isinstance(opener.last_error, CoordinatorNotAvailable):  # usual on a fresh cluster, soon over
                     why = " Kafka makes the topic in which groups keep their offsets when it is first needed."
-                elif self._held.owner is not None and self._held.owner.member is None:
+                elif self._held.owner is not None and self._held.owner.gate.grant is None:
                     why = self._held.owner.waiting_for()
                 left_s = self._deadline_s - now
                 self._held.say(f"waiting, for up to {left_s:.0f} s more: {coordinator.waiting_for()} yet.{why}")
             if now > self._deadline_s:
                 starting.cancel()
                 raise SpoutCannotStart(
-                    f"The spout {self._context.component_name!r} on topic {self._config.topic!r} could not start "
+                    f"The spout {self._context.component_name!r} on {self._config.choice()} could not start "
                     f"within {self._limit}: {coordinator.waiting_for()}.{why}"
                 )
             client.poll(START_POLL_S)

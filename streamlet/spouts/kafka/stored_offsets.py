@@ -7,6 +7,7 @@ owner epoch up, so a run that slept through it, and wakes, commits nothing.
 
 from __future__ import annotations
 
+import copy
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, Self
@@ -34,11 +35,12 @@ from streamlet.kafka.errors import BootstrapFailed, ForeignProtocol, HungUp, Kaf
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.spouts.kafka.errors import NoSuchTopic, UnusableOffset
 from streamlet.spouts.kafka.offset_changes import Change, LogPlace, StoredEntry, Wish
+from streamlet.spouts.kafka.owner_nodes import announced
 from streamlet.spouts.kafka.partition import OffsetRange, Partition
 from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig, ZkOffsets
 from streamlet.spouts.kafka.startup import Held, find_brokers, refuse_foreign
-from streamlet.spouts.kafka.stores.announced_tasks import announced
 from streamlet.spouts.kafka.stores.offset_store import CommitPosition, NotAnOffset, OffsetNode, Owner, decode, encode
+from streamlet.spouts.kafka.stores.zookeeper_offsets import left_by_one_topic, path_of
 
 
 class StillRunning(BadInput):
@@ -51,6 +53,10 @@ class StillRunning(BadInput):
             "would stop. Stop it first (Ctrl-C drains it). A run that was killed counts as running until its session "
             "is over, 10 s later unless session_timeout_ms says otherwise."
         )
+
+
+class WhichTopic(BadInput):
+    """A spout reads several topics, or others than the one named."""
 
 
 class OffsetsMoved(StreamletError):
@@ -83,14 +89,17 @@ class OffsetPlace(Protocol):
 
 
 class ZooKeeperOffsetPlace:
-    """The nodes ``root/partition_N``."""
+    """The nodes of a topic: ``root/partition_N``, or ``root/TOPIC/partition_N`` of one of several."""
 
-    def __init__(self, nodes: NodeStore, servers: str, root: str, topic: str, topology: str) -> None:
+    def __init__(
+        self, nodes: NodeStore, servers: str, root: str, topic: str, topology: str, *, several: bool = False
+    ) -> None:
         self._nodes = nodes
         self._root = root
         self._topic = topic
+        self._several = several
         self._owner = _outsider(topology)
-        self.where = f"ZooKeeper {servers}, {root}"
+        self.where = f"ZooKeeper {servers}, {root}/{topic}" if several else f"ZooKeeper {servers}, {root}"
 
     def read(self, partitions: Sequence[int]) -> dict[int, StoredEntry]:
         entries: dict[int, StoredEntry] = {}
@@ -103,6 +112,10 @@ class ZooKeeperOffsetPlace:
                 except NotAnOffset as why:
                     raise UnusableOffset(partition, f"{self.where}/partition_{number}", str(why), found[0]) from None
                 entries[number] = _entry(node, found[0].decode("utf-8", "replace"), found[1])
+            elif self._several:
+                left = left_by_one_topic(self._nodes, self._root, Partition(self._topic, number))
+                if left is not None:  # a run takes it over, so it counts; a write makes the topic's own node
+                    entries[number] = _entry(left, "", -1)
         return entries
 
     def running(self) -> list[str]:
@@ -113,7 +126,7 @@ class ZooKeeperOffsetPlace:
         for change in changed:
             path, data = self._path(change.partition), _encoded(self._owner, self._topic, change, topic_id)
             try:
-                if change.before is None:
+                if change.before is None or change.before.version < 0:
                     self._nodes.create(path, data)
                 else:
                     self._nodes.set(path, data, change.before.version)
@@ -129,7 +142,7 @@ class ZooKeeperOffsetPlace:
             written.append(change.partition)
 
     def _path(self, number: int) -> str:
-        return f"{self._root}/partition_{number}"
+        return path_of(self._root, Partition(self._topic, number), several=self._several)
 
 
 class GroupOffsetPlace:
@@ -196,21 +209,25 @@ class GroupOffsetPlace:
 
 
 class SpoutOffsets:
-    """A KafkaSpout's topic and its stored offsets. One thread; ``close`` it.
+    """A KafkaSpout's topics, and the stored offsets of one of them. One thread; ``close`` it.
 
-    Raises NoZooKeeper, NoSuchTopic, BootstrapFailed and other errors of a start when made. Blocks.
+    ``topic``: may be left out where there is but one. Raises NoZooKeeper, NoSuchTopic, BootstrapFailed and other errors
+    of a start when made; WhichTopic for one that the spout does not read, or where there are several. Blocks.
     """
 
-    def __init__(self, topology: str, component: str, config: SpoutConfig, say: Callable[[str], None]) -> None:
-        self.component, self.config, self.topic = component, config, config.topic
+    def __init__(
+        self, topology: str, component: str, config: SpoutConfig, say: Callable[[str], None], topic: str | None = None
+    ) -> None:
+        self.component, self.config = component, config
         self._topology = topology
         self._held = Held(lambda: None, say)
         self._admin: Admin | None = None
         self._timeout_s = config.start_timeout_ms / 1e3
         try:
-            self._admin = self._connect(SystemClock())
-            self.place = self.place_of(config.offsets(), config.zk_root, config.id)
-            self.topic_id, self.partitions = self._describe()
+            self._admin = connect_admin(config, self._held, SystemClock())
+            self.topics = self._topics()
+            """The topics that the spout would read now."""
+            self._choose(topic or self.topics[0])
         except BaseException:
             self.close()
             raise
@@ -227,14 +244,46 @@ class SpoutOffsets:
             self._admin.close()
         self._held.close()
 
+    def of(self, topic: str) -> SpoutOffsets:
+        """Return those of another topic, over the same connections: close only this one. Blocks."""
+        chosen = copy.copy(self)
+        chosen._choose(topic)
+        return chosen
+
+    def _choose(self, topic: str) -> None:
+        if topic not in self.topics:
+            raise WhichTopic(
+                f"The spout {self.component!r} reads {self.config.choice()}, and topic {topic!r} is none of "
+                f"{', '.join(self.topics)}. Correct --topic."
+            )
+        self.topic = topic
+        self.place = self.place_of(self.config.offsets(), self.config.zk_root, self.config.id)
+        self.topic_id, self.partitions = self._describe()
+
+    def _topics(self) -> list[str]:
+        """Return the topics that there are of those chosen. Raises NoSuchTopic for none."""
+        assert self._admin is not None
+        choice = self.config.choice()
+        if not choice.several:
+            return [self.config.topic]
+        found = sorted(name for name in self._admin.list_topics() if choice.takes(name))
+        if not found:
+            raise NoSuchTopic(
+                choice.pattern or choice.names[0],
+                "no topic of the cluster matches" if choice.pattern else "nor does any other of the list",
+                "topics_pattern" if choice.pattern else "topics",
+            )
+        return found
+
     def place_of(self, store: ZkOffsets | GroupOffsets, zk_root: str, spout_id: str) -> OffsetPlace:
         """Return this topic's offsets in a store. Blocks. Raises NoZooKeeper."""
         if isinstance(store, GroupOffsets):
             assert self._admin is not None
             return GroupOffsetPlace(self._admin, store.group or spout_id, self.topic, self._topology)
         assert store.servers is not None
-        nodes = self._held.nodes(store.servers, store.digest, self._timeout_s)
-        return ZooKeeperOffsetPlace(nodes, store.servers, f"{zk_root}/{spout_id}", self.topic, self._topology)
+        nodes = self._held.nodes(store.servers, store.digest, self._timeout_s, self.config.session_timeout_ms / 1e3)
+        about, several = (self.topic, self._topology), self.config.choice().several
+        return ZooKeeperOffsetPlace(nodes, store.servers, f"{zk_root}/{spout_id}", *about, several=several)
 
     def logs(self) -> dict[int, OffsetRange]:
         """Return the first offset and the end of each partition's log. Blocks."""
@@ -257,25 +306,6 @@ class SpoutOffsets:
         at = {tp.partition: row.offset for tp, row in found.items()}
         return {number: Wish(at[number] if at[number] >= 0 else logs[number].end) for number in numbers}
 
-    def _connect(self, clock: Clock) -> Admin:
-        config, timeout_s = self.config, self._timeout_s
-        _, brokers = find_brokers(config, self._held, timeout_s, clock.monotonic() + timeout_s, clock)
-        admin = Admin(
-            bootstrap_servers=[str(broker) for broker in brokers],
-            client_id=config.client_id,
-            request_timeout_ms=config.request_timeout_ms,
-            default_api_timeout_ms=config.start_timeout_ms,
-            **config.security(),
-        )
-        try:
-            admin.describe_cluster()
-        except KafkaError as error:
-            admin.close()
-            if isinstance(error, (BootstrapFailed, HungUp, ForeignProtocol)):
-                refuse_foreign(brokers)
-            raise
-        return admin
-
     def _describe(self) -> tuple[str | None, list[int]]:
         assert self._admin is not None
         try:
@@ -283,6 +313,27 @@ class SpoutOffsets:
         except UnknownTopicOrPartition:
             raise NoSuchTopic(self.topic, "no broker of the cluster knows it") from None
         return row.topic_id, [part.partition for part in row.partitions]
+
+
+def connect_admin(config: SpoutConfig, held: Held, clock: Clock) -> Admin:
+    """Return an admin of the spout's cluster. Blocks. Raises errors of a start."""
+    timeout_s = config.start_timeout_ms / 1e3
+    _, brokers = find_brokers(config, held, timeout_s, clock.monotonic() + timeout_s, clock)
+    admin = Admin(
+        bootstrap_servers=[str(broker) for broker in brokers],
+        client_id=config.client_id,
+        request_timeout_ms=config.request_timeout_ms,
+        default_api_timeout_ms=config.start_timeout_ms,
+        **config.security(),
+    )
+    try:
+        admin.describe_cluster()
+    except KafkaError as error:
+        admin.close()
+        if isinstance(error, (BootstrapFailed, HungUp, ForeignProtocol)):
+            refuse_foreign(brokers)
+        raise
+    return admin
 
 
 def refuse_running(*places: OffsetPlace) -> None:

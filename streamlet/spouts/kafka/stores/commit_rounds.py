@@ -72,10 +72,10 @@ class CommitRounds:
             # A broker expires the offsets of a group without members, also those of a quiet partition.
             written = self._written_s.setdefault(partition, now)
             expiring = again_after is not None and now - written >= again_after
-            if manager.closed or (offset == manager.ledger.committed and not expiring):
+            if manager.closed or manager.ending or (offset == manager.ledger.committed and not expiring):
                 continue
             positions[partition] = CommitPosition(
-                offset, manager.buffer.leader_epoch_at(offset), self._leader(partition)
+                offset, manager.buffer.leader_epoch_at(offset), self._leader(partition), manager.stop
             )
             self._writing[partition] = (manager, offset)
         if positions:

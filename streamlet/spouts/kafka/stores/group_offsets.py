@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from streamlet.components.epoch_tuples import StoredRow
 from streamlet.kafka.broker_errors import (
     BrokerRequestTimedOut,
     FencedInstanceId,
@@ -74,7 +75,11 @@ class KafkaGroupOffsets:
 
     recommit_interval_s: float | None = RECOMMIT_INTERVAL_S
 
-    def __init__(self, client: KafkaClient, group: str, owner: Owner, place: GroupPlace) -> None:
+    def __init__(
+        self, client: KafkaClient, group: str, owner: Owner, place: GroupPlace, *, require_stable: bool = False
+    ) -> None:
+        self._stable = require_stable
+        """Whether offsets are read only when no open transaction is about to change them (KIP-447)."""
         self._group = GroupOffsetCalls(client, group)
         self._owner = owner
         self._place = place
@@ -147,6 +152,16 @@ class KafkaGroupOffsets:
             if node is not None and self._is_foreign(node, owned):
                 raise Deposed(partition, self.where(partition), owned.owner_epoch, node.fields)
 
+    @property
+    def member(self) -> ConsumerGroupMetadata | None:
+        """The membership under which offsets are stored; None while the group rebalances."""
+        return self._place.member
+
+    def row(self, partition: Partition, position: CommitPosition) -> StoredRow:
+        """Return what a transaction is to store for a partition of ours."""
+        row = self._row(partition, position, self._owned[partition])
+        return partition.topic, partition.number, row.offset, row.leader_epoch, row.metadata
+
     def release(self, partition: Partition) -> None:
         self._owned.pop(partition, None)
 
@@ -158,7 +173,7 @@ class KafkaGroupOffsets:
     def _fetch(self, partitions: Iterable[Partition]) -> Steps[dict[Partition, OffsetNode | None]]:
         wanted = list(partitions)
         try:
-            found = yield from answer_to(self._group.fetch(partition.tp for partition in wanted))
+            found = yield from answer_to(self._group.fetch((each.tp for each in wanted), require_stable=self._stable))
         except GroupIdNotFound:
             found = {}
         return {partition: self._node(partition, found.get(partition.tp)) for partition in wanted}

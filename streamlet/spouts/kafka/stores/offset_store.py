@@ -34,6 +34,16 @@ class CommitPosition:
     leader_epoch: int = -1
     """The leader epoch of the record before ``offset``; -1 unknown."""
     broker: Broker | None = None
+    stop: StopOffset | None = None
+    """Where reading stops; kept with the offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopOffset:
+    """The offset at which a bounded read stops. ``asked``: the setting, in words."""
+
+    offset: int
+    asked: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,7 @@ class StoredOffset:
     topology_id: str = ""
     topic_id: str | None = None
     leader_epoch: int = -1
+    stop: StopOffset | None = None
 
 
 class Reason(enum.Enum):
@@ -53,6 +64,7 @@ class Reason(enum.Enum):
     FIRST_EARLIEST = "nothing was stored: earliest"
     FIRST_LATEST = "nothing was stored: latest"
     FIRST_TIMESTAMP = "nothing was stored: by time"
+    FIRST_OFFSET = "nothing was stored: by offset"
     FORCED = "the stored offset of another run was set aside (ignore_stored_offset)"
     NEW_PARTITION = "a partition that appeared while running: earliest"
     BELOW_START = "the next offset is below the start of the log: retention or DeleteRecords removed it"
@@ -72,6 +84,7 @@ class StartDecision:
     offset: int
     reason: Reason
     lost: OffsetRange | None = None
+    stop: StopOffset | None = None
 
     @property
     def is_loss(self) -> bool:
@@ -128,8 +141,8 @@ def first_position(decision: StartDecision, node: OffsetNode | None, broker: Bro
     """Return the position that a claim stores."""
     # The leader epoch belongs to the record before the stored offset, so it is kept with that offset only.
     if node is not None and node.stored.offset == decision.offset:
-        return CommitPosition(decision.offset, node.stored.leader_epoch, broker)
-    return CommitPosition(decision.offset, broker=broker)
+        return CommitPosition(decision.offset, node.stored.leader_epoch, broker, decision.stop)
+    return CommitPosition(decision.offset, broker=broker, stop=decision.stop)
 
 
 def encode(
@@ -137,7 +150,7 @@ def encode(
 ) -> bytes:
     """Write storm-kafka's JSON, plus leader_epoch, topic_id and owner_epoch."""
     broker = position.broker
-    fields = {
+    fields: dict[str, Any] = {
         "topology": {"id": owner.topology_id, "name": owner.topology_name},
         "offset": position.offset,
         "partition": partition.number,
@@ -147,6 +160,8 @@ def encode(
         "topic_id": topic_id,
         "owner_epoch": owner_epoch,
     }
+    if position.stop is not None:
+        fields["stop"] = {"offset": position.stop.offset, "asked": position.stop.asked}
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -181,8 +196,14 @@ def decode(data: bytes | str, partition: Partition) -> OffsetNode:
         topology_id=str(topology.get("id", "")) if isinstance(topology, dict) else "",
         topic_id=topic_id if isinstance(topic_id, str) else None,
         leader_epoch=-1 if leader_epoch is None else leader_epoch,
+        stop=_stop(fields.get("stop")),
     )
     return OffsetNode(stored, owner_epoch, fields)
+
+
+def _stop(found: Any) -> StopOffset | None:
+    offset = whole_number(found, "offset") if isinstance(found, dict) else None
+    return None if offset is None or not isinstance(found.get("asked"), str) else StopOffset(offset, found["asked"])
 
 
 def whole_number(fields: Mapping[str, Any], key: str) -> int | None:

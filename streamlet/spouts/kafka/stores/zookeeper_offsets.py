@@ -1,4 +1,4 @@
-"""Progress in ZooKeeper, where storm-kafka keeps it: ``zk_root/id/partition_N``.
+"""Progress in ZooKeeper, where storm-kafka keeps it: ``zk_root/id/partition_N``; of several topics by topic.
 
 Rules:
 
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from streamlet.base.errors import StreamletError
 from streamlet.coordination.node_store import (
@@ -25,7 +26,8 @@ from streamlet.coordination.node_store import (
     VersionConflict,
 )
 from streamlet.spouts.kafka.activity import Background, Steps
-from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
+from streamlet.spouts.kafka.chosen_topics import OWNERS
+from streamlet.spouts.kafka.errors import Deposed, TopicInTheWay, UnusableOffset
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.stores.offset_store import (
     CommitOutcome,
@@ -58,6 +60,8 @@ class _Owned:
     owner_epoch: int
     version: int
     topic_id: str | None
+    grant: object
+    """The right to emit under which it is known to be ours."""
     uncertain: bool = False
     """The answer to a write was lost: read the node back before the next write."""
 
@@ -72,23 +76,62 @@ class _Claim:
     decision: StartDecision
 
 
+def path_of(root: str, partition: Partition, *, several: bool) -> str:
+    """Return storm-kafka's path of a partition's node; the topic is in it where there may be several."""
+    below = f"{root}/{partition.topic}" if several else root
+    return f"{below}/partition_{partition.number}"
+
+
+def left_by_one_topic(nodes: NodeStore, root: str, partition: Partition) -> OffsetNode | None:
+    """Return the progress that a spout with ``topic=`` has left; None: nothing. Blocks."""
+    # Else a spout that is given a second topic would read the first one again, or pass over what is not read.
+    found = nodes.get(path_of(root, partition, several=False))
+    try:
+        return None if found is None else decode(found[0], partition)
+    except NotAnOffset:
+        return None  # of another topic
+
+
+class TopicPlace(Protocol):
+    """The right to read the topic; its gate."""
+
+    @property
+    def grant(self) -> object | None:
+        """The right to emit; None while it is waited for."""
+
+    def granted(self) -> Steps[object]:
+        """Wait until our run has the topic."""
+
+
 class ZooKeeperOffsets:
     """One node for each partition. Blocking reads go through ``background``; commits never block."""
 
     recommit_interval_s: float | None = None
 
-    def __init__(self, nodes: NodeStore, background: Background, root: str, owner: Owner, servers: str) -> None:
+    def __init__(
+        self,
+        nodes: NodeStore,
+        background: Background,
+        root: str,
+        owner: Owner,
+        servers: str,
+        place: TopicPlace,
+        *,
+        several: bool = False,
+    ) -> None:
+        self._several = several
         self._nodes = nodes
         self._background = background
         self._root = root
         self._owner = owner
         self._servers = servers
+        self._place = place
         self._owned: dict[Partition, _Owned] = {}
         self._unanswered: dict[Partition, _Claim] = {}
 
     def path(self, partition: Partition) -> str:
         """Return storm-kafka's path of a partition's node."""
-        return f"{self._root}/partition_{partition.number}"
+        return path_of(self._root, partition, several=self._several)
 
     def where(self, partition: Partition) -> str:
         return f"ZooKeeper {self._servers}, node {self.path(partition)}"
@@ -97,10 +140,16 @@ class ZooKeeperOffsets:
         self, partition: Partition, broker: Broker | None, topic_id: str | None, decide: Decide
     ) -> Steps[StartDecision]:
         path = self.path(partition)
+        if self._several and partition.topic == OWNERS:
+            raise TopicInTheWay(partition.topic, self._root)
+        # Not before: the offset is what the former owner left, so it is read once that one has stopped.
+        grant = yield from self._place.granted()
         for _ in range(CLAIM_TRIES):
             found = yield from self._background.run(lambda: self._nodes.get(path))
             node = None if found is None else self._decode(partition, found[0])
-            carried_out = self._carried_out(partition, found)
+            if found is None and self._several:
+                node = yield from self._background.run(partial(left_by_one_topic, self._nodes, self._root, partition))
+            carried_out = self._carried_out(partition, found, grant)
             mine = self._owned.get(partition)
             if mine is not None and node is not None and node.owner_epoch != mine.owner_epoch:
                 # A partition that begins again takes nothing back from an owner that took over meanwhile.
@@ -123,7 +172,7 @@ class ZooKeeperOffsets:
                     self._unanswered[partition] = _Claim(data, epoch, topic_id, decision)
                     continue
                 raise
-            self._owned[partition] = _Owned(epoch, version, topic_id)
+            self._owned[partition] = _Owned(epoch, version, topic_id, grant)
             self._unanswered.pop(partition, None)
             return decision
         raise UnusableOffset(
@@ -150,18 +199,28 @@ class ZooKeeperOffsets:
             outcomes[partition] = yield from self._written(partition, mine[partition], write)
         return outcomes
 
+    def check(self) -> Steps[None]:
+        """Find out that nobody else had our partitions meanwhile. Raises Deposed."""
+        grant = self._place.grant
+        for partition, owned in list(self._owned.items()):
+            if owned.grant is not grant:
+                error = yield from self._look_again(partition, owned)
+                if error is not None:
+                    raise error
+                owned.grant = grant
+
     def release(self, partition: Partition) -> None:
         self._owned.pop(partition, None)
         self._unanswered.pop(partition, None)
 
-    def _carried_out(self, partition: Partition, found: tuple[bytes, int] | None) -> _Claim | None:
+    def _carried_out(self, partition: Partition, found: tuple[bytes, int] | None, grant: object) -> _Claim | None:
         """Return our claim whose answer was lost, if the node holds it; the partition is ours then."""
         claim = self._unanswered.get(partition)
         # By the exact bytes: the node's epoch is above the one we know of, so our own claim would look like another
         # owner's, and the spout would depose itself.
         if claim is None or found is None or found[0] != claim.data:
             return None
-        self._owned[partition] = _Owned(claim.owner_epoch, found[1], claim.topic_id)
+        self._owned[partition] = _Owned(claim.owner_epoch, found[1], claim.topic_id, grant)
         return claim
 
     def _claim(self, path: str, found: tuple[bytes, int] | None, data: bytes) -> int:

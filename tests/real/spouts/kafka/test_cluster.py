@@ -59,9 +59,13 @@ def broker_address(cluster: DevCluster, broker: int) -> str:
     return cluster.bootstrap_servers.split(",")[broker]
 
 
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
 def my_connections(cluster: DevCluster) -> Counter[int]:
     """Established connections of this process by broker port, from the kernel's table."""
-    ports = {int(address.rpartition(":")[2]) for address in cluster.bootstrap_servers.split(",")}
+    ports = {port_of(address) for address in cluster.bootstrap_servers.split(",")}
     mine = set()
     for fd in Path(f"/proc/{os.getpid()}/fd").iterdir():
         try:
@@ -101,7 +105,7 @@ def test_k2_three_brokers_and_twelve_partitions_are_three_connections(
 
 
 @pytest.mark.parametrize("kind", ["zk", "kafka"])
-def test_k4_a_leader_move_keeps_what_is_pending_and_replays_nothing(
+def test_k2_k4_a_leader_move_keeps_what_is_pending_and_replays_nothing(
     kind: str, three: DevCluster, make_topic: Make, harness: Make
 ) -> None:
     topic = make_topic(three, replication=3)
@@ -125,6 +129,9 @@ def test_k4_a_leader_move_keeps_what_is_pending_and_replays_nothing(
     leader = spout.status()["leader"]
     assert leader == broker_address(three, new)
     if kind == "zk":
+        # Those of librdkafka end a moment after their owners. With a group, its coordinator may be any of the three.
+        spout.until(lambda: my_connections(three)[port_of(broker_address(three, old))] == 0)
+        assert my_connections(three)[port_of(leader)] == 1
         from kazoo.client import KazooClient
 
         zk = KazooClient(three.zookeeper)
@@ -250,7 +257,7 @@ def test_d2_after_an_expired_session_progress_is_written_by_a_new_one(
 
 
 @pytest.mark.faults
-def test_d6_without_zookeeper_reading_goes_on_to_a_bound_and_progress_is_written_afterwards(
+def test_d6_k7_without_zookeeper_reading_goes_on_to_a_bound_and_progress_is_written_afterwards(
     three: DevCluster, make_topic: Make, harness: Make
 ) -> None:
     topic = make_topic(three)

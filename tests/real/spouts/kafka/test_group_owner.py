@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError
 
 from streamlet.devcluster import DevCluster
+from streamlet.kafka.admin import Admin
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
 from streamlet.spouts.kafka.errors import ForeignMembers, RunDeposed, SessionRefused, TaskReplaced
 from tests.patience import PATIENCE_S
@@ -125,14 +126,14 @@ def test_a_replacement_has_its_place_without_a_rebalance_and_its_predecessor_non
     config = config_of(cluster, topic)
     zombie = harness(config)
     zombie.take(40)
-    assert zombie.spout._owner is not None and zombie.spout._owner.member is not None
-    generation = zombie.spout._owner.member.generation_id
+    assert zombie.spout._gate is not None and zombie.spout._gate.grant is not None
+    generation = zombie.spout._gate.grant.generation_id
     began = time.monotonic()
     other = harness(config, epoch=2)
     other.until(lambda: len(other.tuples) == 40)
     assert time.monotonic() - began < QUICK["session_timeout_ms"] / 1e3
-    assert other.spout._owner is not None and other.spout._owner.member is not None
-    assert other.spout._owner.member.generation_id == generation
+    assert other.spout._gate is not None and other.spout._gate.grant is not None
+    assert other.spout._gate.grant.generation_id == generation
     with Turning(zombie) as turning:
         assert isinstance(turning.wait(), TaskReplaced)
     other.ack_all()
@@ -180,7 +181,7 @@ def test_an_ordinary_consumer_and_a_spout_do_not_share_a_group(harness: Make, cl
             assert message.error().code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL
         finally:
             late.close()
-    assert spout.spout._owner is not None and spout.spout._owner.member is not None
+    assert spout.spout._gate is not None and spout.spout._gate.grant is not None
 
 
 def test_a_session_time_out_that_the_broker_refuses_is_said_with_its_settings(
@@ -188,3 +189,15 @@ def test_a_session_time_out_that_the_broker_refuses_is_said_with_its_settings(
 ) -> None:
     with pytest.raises(SessionRefused, match=r"refuses session_timeout_ms=500\. Choose one between its group.min"):
         harness(config_of(cluster, topic, session_timeout_ms=500))
+
+
+def test_the_tasks_of_a_worker_leave_side_by_side(harness: Make, cluster: DevCluster, topic: str) -> None:
+    """All have left when the last one was deactivated, before the first one is closed."""
+    spouts = [harness(config_of(cluster, topic), task_index=index, task_count=2) for index in (0, 1)]
+    for spout in spouts:
+        spout.spout.deactivate()
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        deadline = time.monotonic() + PATIENCE_S
+        while admin.describe_groups([topic])[topic].members:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)

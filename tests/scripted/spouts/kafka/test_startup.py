@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,13 +13,16 @@ from streamlet.components.context import TopologyContext
 from streamlet.coordination.node_store import NodeStoreUnavailable
 from streamlet.kafka.errors import BootstrapFailed
 from streamlet.spouts.kafka.activity import Background
+from streamlet.spouts.kafka.coordinator import KafkaCoordinator, StaticCoordinator
 from streamlet.spouts.kafka.errors import NoBrokers, NoUsableListener
-from streamlet.spouts.kafka.hosts import ZkBrokerReader, ZkHosts
+from streamlet.spouts.kafka.hosts import KafkaHosts, StaticHosts, ZkBrokerReader, ZkHosts
 from streamlet.spouts.kafka.partition import Broker
 from streamlet.spouts.kafka.scheme import StringScheme
-from streamlet.spouts.kafka.spout_config import SpoutConfig
+from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig
 from streamlet.spouts.kafka.startup import Held, living_brokers, wire
 from tests.memory_nodes import MemoryNodeStore
+from tests.scripted.fake_cluster import FakeCluster
+from tests.spout_harness import Harness
 
 DEADLINE_S = 15.0
 
@@ -124,3 +128,36 @@ def test_what_waiting_does_not_mend_is_said_at_once(nodes: MemoryNodeStore, read
     with pytest.raises(NoUsableListener):
         waits.brokers(reader)
     assert waits.clock.monotonic() == 0.0
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_k11_the_task_takes_its_share_by_the_index_and_the_count_of_its_context_and_says_so(
+    index: int, harness: Callable[..., Harness], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of five partitions; counted from 1 in the log, where users read it."""
+    caplog.set_level(logging.INFO)
+    with FakeCluster({"lines": 5}) as cluster:
+        config = SpoutConfig(KafkaHosts(cluster.broker.address), "lines", id="demo", start_timeout_ms=5000)
+        spout = harness(config, task_index=index, task_count=2)
+        mine = [0, 2, 4] if index == 0 else [1, 3]
+        assert [row["partition"] for row in spout.spout.partition_status()] == mine
+        said = f"topic lines: task {index + 1} of 2 owns partitions: {', '.join(map(str, mine))}"
+        assert [row.getMessage() for row in caplog.records if "owns partitions" in row.getMessage()] == [said]
+        spout.spout.close()
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_k11_the_type_of_the_hosts_decides_which_coordinator_there_is(
+    static: bool, harness: Callable[..., Harness]
+) -> None:
+    """A list written by hand is never looked up again by its age; brokers that were asked once are asked again."""
+    with FakeCluster({"lines": 1}) as cluster:
+        address = cluster.broker.address
+        hosts = StaticHosts({0: address}) if static else KafkaHosts(address, refresh_freq_secs=7)
+        config = SpoutConfig(hosts, "lines", id="demo", offset_store=GroupOffsets(), start_timeout_ms=5000)
+        spout = harness(config)
+        parts = spout.spout._parts
+        assert parts is not None
+        kind, age_s = (StaticCoordinator, None) if static else (KafkaCoordinator, 7)
+        assert type(parts.coordinator) is kind and parts.coordinator.refresh_interval_s == age_s
+        spout.spout.close()

@@ -29,6 +29,15 @@ def test_k3_shares_are_disjoint_and_complete(numbers: set[int], tasks: int, by_p
     assert all(share == sorted(share) for share in shares)
 
 
+@given(st.sets(st.integers(0, 60), min_size=1), st.integers(1, 9), st.booleans())
+def test_k9_2_no_two_tasks_share_a_partition(numbers: set[int], tasks: int, by_position: bool) -> None:
+    """Neither by even and odd offsets nor in turns: each partition has one reader, however many tasks there are."""
+    for number in numbers:
+        wanted = Partition("lines", number)
+        shares = [calculate_partitions_for_task(info(numbers, by_position), tasks, index) for index in range(tasks)]
+        assert sum(share.count(wanted) for share in shares) == 1
+
+
 @given(st.integers(0, 60), st.integers(1, 9))
 def test_k3_without_holes_sizes_differ_by_at_most_one(count: int, tasks: int) -> None:
     sizes = [len(calculate_partitions_for_task(info(range(count)), tasks, index)) for index in range(tasks)]
@@ -42,7 +51,7 @@ def test_k3_a_partial_list_by_hand_is_shared_evenly(numbers: set[int], tasks: in
 
 
 @given(st.sets(st.integers(0, 60), min_size=1), st.integers(1, 9), st.data())
-def test_t09_a_hole_in_the_look_moves_no_other_partition(numbers: set[int], tasks: int, data: st.DataObject) -> None:
+def test_t09_k3_a_hole_in_the_look_moves_no_other_partition(numbers: set[int], tasks: int, data: st.DataObject) -> None:
     """A partition whose leader's node is missing for a moment must not shift the ones after it."""
     missing = data.draw(st.sampled_from(sorted(numbers)))
     for index in range(tasks):

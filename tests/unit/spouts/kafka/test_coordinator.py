@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,7 @@ from streamlet.spouts.kafka.coordinator import (
     ZkCoordinator,
 )
 from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved
-from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation, Partition
+from streamlet.spouts.kafka.partition import Broker, FoundTopics, GlobalPartitionInformation, Partition, SeveralTopics
 from streamlet.spouts.kafka.spout_fetcher import FailedFetch
 
 A, B = Broker("a"), Broker("b")
@@ -39,7 +40,7 @@ class Reader:
         self.error: StreamletError | None = None
         self.looks = 0
 
-    def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
+    def get_current_brokers(self) -> Steps[FoundTopics]:
         yield from ()
         self.looks += 1
         if self.error is not None:
@@ -104,6 +105,24 @@ class Rig:
 
     def mine(self) -> list[Partition]:
         return [manager.partition for manager in self.it.get_my_managed_partitions()]
+
+
+@pytest.mark.parametrize(
+    ("index", "owned"), [(0, "task 1 of 3 owns partitions: 0"), (1, "task 2 of 3 owns partitions: none")]
+)
+def test_k3_k11_the_start_logs_each_tasks_share_and_the_first_task_warns_of_idle_ones(
+    index: int, owned: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once: a later look says nothing of it again, and the other tasks leave the warning to the first."""
+    with caplog.at_level(logging.INFO):
+        rig = Rig(Reader({0: A}), index=index, count=3).start()
+        rig.poll(61)
+    said = [(row.levelname, row.getMessage()) for row in caplog.records]
+    assert [text for level, text in said if level == "INFO" and "owns" in text] == [f"topic t: {owned}"]
+    warnings = [text for level, text in said if level == "WARNING"]
+    assert len(warnings) == (index == 0)
+    assert all("more tasks (3) than partitions of topic 't' (1): 2 of them will be idle" in text for text in warnings)
+    assert rig.reader.looks == 2
 
 
 def test_k4_a_look_is_due_when_the_last_is_old() -> None:
@@ -284,3 +303,192 @@ def test_t13_another_spelling_of_the_same_address_is_no_move() -> None:
 def test_a_static_partition_the_topic_does_not_have_is_named() -> None:
     with pytest.raises(PartitionsMissing, match="names partition 0"):
         static(A, count=0)
+
+
+def test_a_partition_that_came_between_two_attempts_is_read_from_its_start_in_each() -> None:
+    rig = Rig(Reader({0: A}), opens_later=True).start()
+    rig.it.reopen()
+    rig.poll(0.1)
+    rig.it.hold()
+    rig.reader.leaders[1] = A
+    rig.poll(61)
+    for _ in range(2):
+        rig.opener.opened.clear()
+        rig.it.reopen()
+        rig.poll(0.1)
+        assert rig.opener.opened == [(P0, False), (P1, True)]
+        rig.it.hold()
+
+
+def test_an_attempt_ends_when_a_refresh_leaves_out_a_partition_of_it() -> None:
+    rig = Rig(Reader({0: A, 1: A}), opens_later=True).start()
+    parted = []
+
+    def hold() -> None:
+        parted.append(rig.mine())
+        rig.it.hold()
+
+    rig.it.on_parted(hold)
+    rig.it.reopen()
+    rig.poll(0.1)
+    del rig.reader.leaders[1]
+    rig.poll(61)
+    assert parted == [[P0]]
+    rig.reader.leaders[1] = A
+    rig.poll(61)
+    rig.it.reopen()
+    rig.poll(0.1)
+    assert rig.mine() == [P0, P1] and len(parted) == 1
+
+
+# -- several topics --------------------------------------------------------------------------------------------------
+
+
+class TopicsReader(Reader):
+    """Answers for several topics: name -> leaders."""
+
+    def __init__(self, topics: dict[str, dict[int, Broker | None]], named: tuple[str, ...] = ()) -> None:
+        super().__init__({})
+        self.topics, self.named = topics, named
+        self.unclear: dict[str, StreamletError] = {}
+
+    def get_current_brokers(self) -> Steps[FoundTopics]:
+        yield from ()
+        self.looks += 1
+        if self.error is not None:
+            raise self.error
+        found = {name: GlobalPartitionInformation(name, leaders) for name, leaders in self.topics.items()}
+        missing = frozenset(self.named) - found.keys() - self.unclear.keys()
+        return SeveralTopics(found, missing, self.unclear)
+
+
+def names(rig: Rig) -> list[str]:
+    return [str(partition) for partition in rig.mine()]
+
+
+def test_a_topic_that_appears_is_opened_as_one_that_came_during_the_run() -> None:
+    reader = TopicsReader({"a": {0: A}})
+    heard: list[list[str]] = []
+    rig = Rig(reader, on_topics=lambda topics: heard.append(list(topics))).start()
+    reader.topics["b"] = {0: A, 1: B}
+    rig.poll(61)
+    assert names(rig) == ["a-0", "b-0", "b-1"]
+    assert rig.opener.opened == [(Partition("a", 0), False), (Partition("b", 0), True), (Partition("b", 1), True)]
+    assert heard == [["a"], ["a", "b"]]
+
+
+def test_no_topic_yet_is_waited_for() -> None:
+    reader = TopicsReader({})
+    rig = Rig(reader).start()
+    assert rig.it.complete and names(rig) == []
+    reader.topics["a"] = {0: A}
+    rig.poll(61)
+    assert rig.opener.opened == [(Partition("a", 0), True)]
+
+
+def test_the_replacement_of_a_worker_takes_a_topic_it_sees_first_for_one_that_came_during_the_run() -> None:
+    """Where nothing is stored of it: else start_offset="latest" would pass over what was written meanwhile."""
+    rig = Rig(TopicsReader({"a": {0: A}}), replaces=True).start()
+    assert rig.opener.opened == [(Partition("a", 0), True)]
+    rig = Rig(Reader({0: A}), replaces=True).start()
+    assert rig.opener.opened == [(P0, False)]
+
+
+def test_a_topic_named_in_a_list_must_be_there_at_the_start() -> None:
+    with pytest.raises(NoSuchTopic, match=r"'b' does not exist .* correct `topics`"):
+        Rig(TopicsReader({"a": {0: A}}, ("a", "b"))).start()
+
+
+def test_a_topic_whose_metadata_is_not_there_yet_is_waited_for_at_the_start() -> None:
+    reader = TopicsReader({"a": {0: A}}, ("a", "b"))
+    reader.unclear = {"b": NotLeaderOrFollower("b")}
+    rig = Rig(reader)
+    activity = Activity(rig.it.start())
+    assert not activity.poll()
+    reader.unclear, reader.topics["b"] = {}, {0: B}
+    for _ in range(20):
+        rig.clock.advance(0.1)
+        activity.poll()
+    assert names(rig) == ["a-0", "b-0"]
+
+
+def test_a_topic_that_is_missing_for_a_moment_or_unclear_keeps_its_partitions() -> None:
+    reader = TopicsReader({"a": {0: A}, "b": {0: A}})
+    rig = Rig(reader).start()
+    gone = reader.topics.pop("b")
+    rig.it.refresh()
+    rig.poll(TOPIC_GONE_GRACE_S - 1)
+    assert names(rig) == ["a-0", "b-0"] and rig.reader.looks > 3
+    reader.topics["b"] = gone
+    rig.poll(5)
+    looks = rig.reader.looks
+    rig.poll(30)
+    assert rig.reader.looks == looks, "looked for it on and on although it is back"
+    reader.topics.pop("b")
+    reader.unclear = {"b": NotLeaderOrFollower("b")}
+    rig.it.refresh()
+    rig.poll(3 * TOPIC_GONE_GRACE_S)
+    assert names(rig) == ["a-0", "b-0"]
+
+
+def test_a_deleted_topics_partition_is_closed_once_what_is_open_is_finished(caplog: pytest.LogCaptureFixture) -> None:
+    reader = TopicsReader({"a": {0: A}, "b": {0: A, 1: A}})
+    rig = Rig(reader).start()
+    open_one = rig.it.get_manager(Partition("b", 1))
+    for number, finished in ((0, True), (1, False)):
+        vars(rig.it.get_manager(Partition("b", number)) or rig).update(ending=False, is_finished=finished)
+    del reader.topics["b"]
+    rig.it.refresh()
+    rig.poll(TOPIC_GONE_GRACE_S + 2)
+    assert names(rig) == ["a-0", "b-1"] and open_one.ending  # type: ignore[union-attr]
+    assert rig.connections.get_connection(Partition("b", 1)) is None
+    vars(open_one).update(is_finished=True)
+    rig.poll(0.1)
+    assert names(rig) == ["a-0"] and open_one in rig.closed
+    assert caplog.text.count("topic 'b' is not there any more") == 1
+    reader.topics["b"] = {0: A}
+    rig.poll(61)
+    assert rig.opener.opened[-1] == (Partition("b", 0), True)
+
+
+def test_a_list_of_which_every_topic_is_gone_stops_the_spout() -> None:
+    reader = TopicsReader({"a": {0: A}}, ("a",))
+    rig = Rig(reader).start()
+    reader.topics.clear()
+    rig.it.refresh()
+    with pytest.raises(NoSuchTopic, match="'a' does not exist"):
+        rig.poll(TOPIC_GONE_GRACE_S + 2)
+
+
+def test_two_tasks_share_several_topics_out() -> None:
+    topics: dict[str, dict[int, Broker | None]] = {"a": dict.fromkeys(range(3), A), "b": dict.fromkeys(range(4), A)}
+    shares = [set(names(Rig(TopicsReader(dict(topics)), index=index, count=2).start())) for index in (0, 1)]
+    assert shares[0].isdisjoint(shares[1]) and len(shares[0] | shares[1]) == 7
+
+
+def test_a_topic_that_is_made_again_before_its_open_records_are_done_is_opened_and_stays_open() -> None:
+    reader = TopicsReader({"a": {0: A}, "b": {0: A}})
+    rig = Rig(reader).start()
+    old, b = rig.it.get_manager(Partition("b", 0)), Partition("b", 0)
+    vars(old).update(ending=False, is_finished=False)
+    del reader.topics["b"]
+    rig.it.refresh()
+    rig.poll(TOPIC_GONE_GRACE_S + 2)
+    reader.topics["b"] = {0: B}
+    rig.it.refresh()
+    rig.poll(1)
+    vars(old).update(is_finished=True)
+    rig.poll(1)
+    new = rig.it.get_manager(b)
+    assert new is not old and new in rig.it.get_my_managed_partitions() and rig.it.leader(b) == B
+    assert rig.opener.opened[-1] == (b, True) and rig.it.complete
+
+
+def test_a_topic_of_several_that_may_not_be_read_any_more_stops_the_spout() -> None:
+    reader = TopicsReader({"a": {0: A}, "b": {0: A}}, ("a", "b"))
+    rig = Rig(reader).start()
+    reader.topics.pop("b")
+    reader.unclear = {"b": TopicAuthorizationFailed("b")}
+    rig.it.refresh()
+    with pytest.raises(TopicAuthorizationFailed):
+        rig.poll(1)

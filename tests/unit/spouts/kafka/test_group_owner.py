@@ -16,8 +16,10 @@ from streamlet.kafka.consumer.membership import Fatal, Generation, Joined, Membe
 from streamlet.kafka.errors import KafkaError, UnsupportedVersion
 from streamlet.spouts.kafka import group_owner
 from streamlet.spouts.kafka.activity import NextPoll, Steps
+from streamlet.spouts.kafka.chosen_topics import ChosenTopics
+from streamlet.spouts.kafka.emit_gate import FLUSH_S, LEASE_SHARE
 from streamlet.spouts.kafka.errors import Deposed, ForeignMembers, NotAMember, RunDeposed, SessionRefused, TaskReplaced
-from streamlet.spouts.kafka.group_owner import FLUSH_S, LEASE_SHARE, GroupOwner
+from streamlet.spouts.kafka.group_owner import GroupOwner
 from streamlet.spouts.kafka.newest_run import NEWCOMER, Claim, Verdict, decode_claim
 from streamlet.spouts.kafka.partition import Partition
 
@@ -31,7 +33,7 @@ class PlayedThread:
         self.membership, self.heard = membership, heard
         self.joins: list[Claim] = []
         self.news: list[News] = []
-        self.stopped = False
+        self.leaves = self.stopped = False
 
     def start(self) -> None: ...
 
@@ -42,6 +44,9 @@ class PlayedThread:
 
     def next_news(self) -> News | None:
         return self.news.pop(0) if self.news else None
+
+    def begin_stop(self, timeout_s: float) -> None:
+        self.leaves = True
 
     def stop(self, timeout_s: float) -> None:
         self.stopped = True
@@ -60,7 +65,7 @@ class Scene:
     """An owner, its played thread, and what its check and flush do."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, count: int = 1) -> None:
-        monkeypatch.setattr(group_owner, "GroupThread", PlayedThread)
+        monkeypatch.setattr(group_owner, "classic_thread", PlayedThread)
         self.clock = ManualClock()
         config = ConsumerConfig.of(
             {
@@ -73,12 +78,12 @@ class Scene:
         )
         claim = Claim("run-1", "words", 0, count, 0)
         self.woken = 0
-        self.owner = GroupOwner(config, "lines", claim, self.wake, self.clock)
+        self.owner = GroupOwner(config, ChosenTopics(("lines",)), claim, self.wake, self.clock)
         self.thread: PlayedThread = self.owner._thread  # type: ignore[assignment]
         self.checks = self.flushes = 0
         self.finding: Exception | None = None
         self.flushed = True
-        self.owner.check, self.owner.flush = self.check, self.flush
+        self.owner.gate.check, self.owner.gate.flush = self.check, self.flush
 
     def wake(self) -> None:
         self.woken += 1
@@ -103,8 +108,8 @@ class Scene:
     def poll(self, times: int = 4) -> bool:
         """Poll, then say whether tuples may be emitted."""
         for _ in range(times):
-            self.owner.poll(self.clock.monotonic())
-        return self.owner.may_emit(self.clock.monotonic())
+            self.owner.gate.poll(self.clock.monotonic())
+        return self.owner.gate.may_emit(self.clock.monotonic())
 
     def opened(self) -> Scene:
         self.beat()
@@ -123,7 +128,7 @@ def test_nothing_is_emitted_before_the_share_is_there_and_the_store_was_looked_a
     scene.beat()
     scene.thread.give(7)
     assert scene.owner.member is not None and scene.owner.member.generation_id == 7
-    assert not scene.owner.may_emit(0.0), "nobody has looked yet whether another run was there"
+    assert not scene.owner.gate.may_emit(0.0), "nobody has looked yet whether another run was there"
     assert scene.poll() and scene.checks == 1
 
 
@@ -144,7 +149,7 @@ def test_a_silent_group_is_told_once_and_its_return_too(scene: Scene, caplog: py
     scene.poll()
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith(
-        "topic lines: nothing is emitted. The coordinator of group 'demo' has not answered for 9.5 s"
+        "topic 'lines': nothing is emitted. The coordinator of group 'demo' has not answered for 9.5 s"
     )
     scene.beat()
     with caplog.at_level("INFO"):
@@ -198,7 +203,7 @@ def test_a_membership_that_is_lost_shuts_the_gate_and_is_sought_again(scene: Sce
     scene.opened()
     scene.thread.membership.granted_s = -float("inf")
     scene.thread.tell(MembershipLost("a test"))
-    assert not scene.owner.may_emit(0.0) and scene.owner.member is None
+    assert not scene.owner.gate.may_emit(0.0) and scene.owner.member is None
     scene.poll(1)
     assert len(scene.thread.joins) == 2, "nothing can be committed, so nothing is waited for"
     scene.beat()
@@ -215,7 +220,7 @@ def test_a_run_that_had_the_topic_meanwhile_and_is_gone_again_is_found_in_the_st
     scene.thread.give(9)
     with pytest.raises(Deposed):
         scene.poll()
-    assert not scene.owner.may_emit(0.0)
+    assert not scene.owner.gate.may_emit(0.0)
 
 
 def test_a_look_at_the_store_that_fails_for_a_moment_is_made_again(scene: Scene) -> None:
@@ -238,7 +243,7 @@ def test_a_newer_run_stops_this_one_and_the_error_names_both(scene: Scene) -> No
         scene.poll()
     with pytest.raises(RunDeposed, match="give each its own `id`"):
         scene.poll()
-    assert not scene.owner.may_emit(0.0) and scene.owner.member is None
+    assert not scene.owner.gate.may_emit(0.0) and scene.owner.member is None
 
 
 @pytest.mark.parametrize(
@@ -280,6 +285,11 @@ def test_heartbeats_are_quick_only_until_all_tasks_of_the_run_are_there(monkeypa
     assert scene.thread.membership.settings.heartbeat_interval_s == 1.0
 
 
+def test_a_spout_that_leaves_emits_no_more_and_does_not_wait(scene: Scene) -> None:
+    scene.opened().owner.leave()
+    assert scene.thread.leaves and not scene.thread.stopped and not scene.owner.gate.may_emit(0.0)
+
+
 def test_a_spout_that_closes_emits_no_more_and_leaves(scene: Scene) -> None:
     scene.opened().owner.close()
-    assert scene.thread.stopped and not scene.owner.may_emit(0.0)
+    assert scene.thread.stopped and not scene.owner.gate.may_emit(0.0)

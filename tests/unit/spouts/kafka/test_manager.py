@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,14 +16,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import ValueCannotTravel
-from streamlet.components.spout import Spout
+from streamlet.components.spout import FailureCause, Spout
 from streamlet.kafka.errors import CorruptRecord
 from streamlet.kafka.records.record_batch import BatchHeader, RecordBatch
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import Stream
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.spouts.kafka.errors import PoisonRecord
+from streamlet.spouts.kafka.dead_letter import Fault
+from streamlet.spouts.kafka.errors import PoisonRecord, SchemeNotReady
 from streamlet.spouts.kafka.manager import (
     EMITTED_END,
     EMITTED_MORE_LEFT,
@@ -34,7 +36,7 @@ from streamlet.spouts.kafka.manager import (
 )
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
-from streamlet.spouts.kafka.scheme import FunctionScheme, Record, StringScheme
+from streamlet.spouts.kafka.scheme import FunctionScheme, RawScheme, Record, StringScheme
 from streamlet.tracking.window import PendingWindow
 
 P = Partition("lines", 3)
@@ -49,14 +51,17 @@ class Out:
         self.calls: list[int] = []
         self.given: list[Any] = []
         self.as_one = False
+        self.streams: list[str | None] = []
 
-    def emit(self, values: Sequence[Any], tup_id: Any) -> None:
+    def emit(self, values: Sequence[Any], tup_id: Any, stream: str | None = None) -> None:
         if values[0] in self.refuse:
             raise ValueCannotTravel("it holds a set.")
         self.sent.append((values, tup_id))
+        self.streams.append(stream)
 
-    def emit_many(self, tuples: Sequence[Sequence[Any]], tup_id: Any) -> None:
+    def emit_many(self, tuples: Sequence[Sequence[Any]], tup_id: Any, stream: str | None = None) -> None:
         self.sent.append((list(tuples), tup_id))
+        self.streams.append(stream)
 
     def emit_each(self, tuples: Sequence[Sequence[Any]], tup_ids: Sequence[Any]) -> bool:
         """As the task's: none of them unless all can travel."""
@@ -191,7 +196,7 @@ def test_k5_last_completed_offset_is_the_lowest_open_one_else_the_position() -> 
     assert one.last_completed_offset() == 3
 
 
-def test_k12_records_without_tuples_are_passed_over_and_one_record_is_emitted_at_most() -> None:
+def test_k12_records_without_tuples_are_passed_over_within_the_call_that_emits_one() -> None:
     one, out = manager(), Out()
     one.add(*fetched(batch(0, [None, None, b"a", None, b"b", None])), 6)
     assert one.next(out) is EMITTED_MORE_LEFT
@@ -203,6 +208,30 @@ def test_k12_records_without_tuples_are_passed_over_and_one_record_is_emitted_at
     assert one.last_completed_offset() == 4
     one.ack(4)
     assert one.last_completed_offset() == 6
+
+
+@pytest.mark.parametrize("asked", [1, 10])
+def test_k12_of_a_scheme_of_many_tuples_one_record_is_emitted_in_a_call_however_many_are_asked_for(asked: int) -> None:
+    """Records go out together only where each gives one tuple at most: here the second one gives two."""
+    one, out = manager(FunctionScheme(words, ["word"])), Out()
+    one.add(*fetched(batch(0, [b"a", b"b c", b"", b"d"])), 4)
+    states = [(one.next(out, asked), one.count, out.offsets()) for _ in range(4)]
+    assert states[:2] == [(EMITTED_MORE_LEFT, 1, [0]), (EMITTED_MORE_LEFT, 1, [0, 1])]
+    assert (states[2], states[3][0]) == ((EMITTED_END, 1, [0, 1, 3]), NO_EMITTED)
+    assert out.sent[1] == ([["b"], ["c"]], (7, 1)) and not out.calls
+
+
+def test_k12_of_records_of_one_tuple_as_many_as_are_asked_for_go_out_and_none_is_lost() -> None:
+    """The tombstone among them is passed over, and each waits for its own ack."""
+    one, out = manager(), Out()
+    one.add(*fetched(batch(0, [b"a", None, b"b", b"c", b"d"])), 5)
+    assert (one.next(out, 3), one.count) == (EMITTED_MORE_LEFT, 1)
+    assert (one.next(out, 2), one.count, out.offsets()) == (EMITTED_MORE_LEFT, 2, [0, 2, 3])
+    one.ack_many([0, 3])
+    assert one.last_completed_offset() == 2 and one.ledger.position == 4
+    assert (one.next(out, 9), out.offsets()) == (EMITTED_END, [0, 2, 3, 4])
+    one.ack_many([2, 4])
+    assert one.last_completed_offset() == 5
 
 
 def words(record: Record) -> list[list[str]]:
@@ -315,6 +344,82 @@ def test_k10_with_skip_it_is_passed_over_logged_and_counted(caplog: pytest.LogCa
     assert "lines-3 offset 0 given up" in caplog.text
 
 
+# -- dead letters -----------------------------------------------------------------------------------------------
+
+
+def given_up(one: PartitionManager) -> list[tuple[int, bytes | None, int, Fault]]:
+    return [(given.record.offset, given.record.value, given.tries, given.fault) for given in one.given_up]
+
+
+def test_a_record_whose_tries_are_used_up_is_open_until_its_dead_letter_is_written() -> None:
+    """With its value as it was read, and what the bolt said of its last try."""
+    one, out = manager(limit=1, on_poison="dead-letter"), Out()
+    one.add(*fetched(batch(0, [b"a", b"b"])), 2)
+    drain(one, out)
+    one.ack(1)
+    one.fail(0, 0.0, cause=FailureCause("count", "OSError", "first"))
+    one.begin_turn(5.0, 10)
+    drain(one, out)
+    assert not one.given_up
+    one.fail(0, 6.0, cause=FailureCause("count", "ValueError", "no"))
+    assert given_up(one) == [(0, b"a", 2, Fault("count", "ValueError", "no"))]
+    assert one.poisoned is None
+    assert (one.last_completed_offset(), one.ledger.open_count) == (0, 1), "nothing acknowledged it yet"
+    one.begin_turn(60.0, 10)
+    assert drain(one, out) == [], "it is not tried again"
+    one.dead_letter_written(0)
+    assert (one.last_completed_offset(), one.ledger.open_count, one.ledger.given_up_count) == (2, 0, 1)
+
+
+def test_what_cannot_be_decoded_or_emitted_is_given_up_and_the_next_records_come() -> None:
+    one, out = manager(on_poison="dead-letter"), Out()
+    out.refuse.add("b")
+    one.add(*fetched(batch(0, [b"\xff", b"b", b"c"])), 3)
+    drain(one, out)
+    (_, raw, tries, undecoded), (_, _, _, refused) = given_up(one)
+    assert (raw, tries, undecoded.component, undecoded.error) == (b"\xff", 1, None, "UnicodeDecodeError")
+    assert (refused.component, refused.error) == (None, "ValueCannotTravel")
+    assert out.offsets() == [2]
+    one.ack(2)
+    assert one.last_completed_offset() == 0
+    one.dead_letter_written(0)
+    one.dead_letter_written(1)
+    assert one.last_completed_offset() == 3
+
+
+def test_a_bolt_sends_a_record_to_the_dead_letters_past_its_tries() -> None:
+    one, out = manager(limit=0, on_poison="dead-letter"), Out()
+    one.add(*fetched(batch(0, [b"a", b"b"])), 2)
+    drain(one, out)
+    one.dead_letter(1, FailureCause("count", "", "not wanted", True))
+    one.dead_letter(1, FailureCause("other", "", "late", True))
+    assert given_up(one) == [(1, b"b", 1, Fault("count", "", "not wanted"))]
+    one.crashed(0, "was killed by SIGSEGV")
+    assert given_up(one)[1] == (0, b"a", 1, Fault("", "WorkerDied", "the worker was killed by SIGSEGV"))
+
+
+def test_records_kept_for_dead_letters_count_as_memory() -> None:
+    one, out = manager(on_poison="dead-letter"), Out()
+    one.add(*fetched(batch(0, [b"x" * 1000] * 10)), 10)
+    drain(one, out)
+    other, out = manager(), Out()
+    other.add(*fetched(batch(0, [b"x" * 1000] * 10)), 10)
+    drain(other, out)
+    assert one.kept_bytes == other.kept_bytes + 10_000
+
+
+def test_the_error_that_stops_a_spout_says_what_the_bolt_said() -> None:
+    one, out = manager(limit=1), Out()
+    one.add(*fetched(batch(0, [b"a"])), 1)
+    drain(one, out)
+    one.fail(0, 0.0)
+    one.begin_turn(5.0, 10)
+    drain(one, out)
+    one.fail(0, 6.0, cause=FailureCause("count", "ValueError", "no.\nAnd more of it."))
+    assert one.poisoned is not None
+    assert "count said of the last time: ValueError: no. Nothing past it" in one.poisoned.message
+
+
 # -- poison -----------------------------------------------------------------------------------------------------
 
 
@@ -383,11 +488,11 @@ class Checked(Out):
             timeout_s=30.0,
         )
 
-    def emit(self, values: Sequence[Any], tup_id: Any) -> None:
+    def emit(self, values: Sequence[Any], tup_id: Any, stream: str | None = None) -> None:
         self.task.emit(values, tup_id)
         super().emit(values, tup_id)
 
-    def emit_many(self, tuples: Sequence[Sequence[Any]], tup_id: Any) -> None:
+    def emit_many(self, tuples: Sequence[Sequence[Any]], tup_id: Any, stream: str | None = None) -> None:
         self.task.emit_many(tuples, tup_id)
         super().emit_many(tuples, tup_id)
 
@@ -471,7 +576,7 @@ def test_an_error_of_emit_that_is_not_the_rows_goes_on() -> None:
     """It would be a bug of the runtime, and must not be passed over as a poison record."""
 
     class Broken(Out):
-        def emit(self, values: Sequence[Any], tup_id: Any) -> None:
+        def emit(self, values: Sequence[Any], tup_id: Any, stream: str | None = None) -> None:
             raise TypeError("a bug")
 
     one = manager(on_poison="skip")
@@ -695,6 +800,16 @@ def test_k9_5_how_far_behind_a_partition_is_counts_from_what_is_committed() -> N
     assert one.lag == 48
 
 
+def test_k9_5_a_partition_that_is_far_behind_goes_on_where_it_stands() -> None:
+    """Nothing is passed over to catch up, and no record goes out twice."""
+    one, out = manager(), Out()
+    for base, log_end in ((0, 1_000_000), (2, 2_000_000), (4, 4_000_000)):
+        one.add(*fetched(batch(base, [b"a", b"b"])), log_end)
+        drain(one, out)
+        assert one.buffer.position == one.ledger.position == base + 2 and one.lag == log_end
+    assert out.offsets() == list(range(6))
+
+
 # -- one invariant, any schedule --------------------------------------------------------------------------------
 
 
@@ -835,3 +950,181 @@ def test_a_record_that_killed_its_worker_too_often_follows_the_policy(
         assert one.last_completed_offset() == 0
     one.crashed(0, "once more")
     assert one.ledger.given_up_count == (policy == "skip")
+
+
+# -- a scheme that is not ready ----------------------------------------------------------------------------------
+
+
+class Lacking:
+    """A scheme of columns, or one without, that lacks something for words that begin with ``?``."""
+
+    outputs = ("word",)
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.asked = 0
+
+    def deserialize(self, record: Record) -> list[list[str]]:
+        self.asked += 1
+        if record.value == b"bad":
+            raise ValueError("no word")
+        if bytes(record.value or b"").startswith(b"?") and not self.ready:
+            raise SchemeNotReady("the registry is away.")
+        return [[str(record.value, "utf-8")]]
+
+
+class LackingColumns(Lacking):
+    def deserialize(self, record: Record) -> list[list[str]]:
+        return super().deserialize(record)
+
+    def deserialize_columns(self, keys: Any, values: Any) -> list[list[str]]:
+        return [self.deserialize(Record("", 0, 0, 0, None, value, ()))[0] for value in values]
+
+
+@pytest.mark.parametrize("scheme", [Lacking(), LackingColumns()], ids=["records", "columns"])
+@pytest.mark.parametrize("policy", ["stop", "skip", "dead-letter"])
+def test_a_record_whose_scheme_is_not_ready_waits_and_nothing_is_lost(
+    scheme: Lacking, policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheme.ready = False
+    one, out = manager(scheme, on_poison=policy), Out()
+    one.add(*fetched(batch(0, [b"a", b"?b", b"c", b"?d"])), 4)
+    for now in range(20):
+        one.begin_turn(float(now), 10)
+        drain(one, out)
+    assert out.offsets() == [0] and one.ledger.position == 1
+    one.ack(0)
+    assert one.last_completed_offset() == 1 and one.ledger.given_up_count == 0 and not one.given_up
+    assert one.at_hand and not one.at_end
+    said = [row.message for row in caplog.records]
+    assert len(said) == 1 and "waits at offset 1" in said[0] and "the registry is away." in said[0]
+    scheme.ready = True
+    one.begin_turn(100.0, 10)
+    drain(one, out)
+    assert out.offsets() == [0, 1, 2, 3]
+    assert [row.message for row in caplog.records][1:] == [
+        "lines-3 goes on at offset 1: " + type(scheme).__name__ + " is ready"
+    ]
+
+
+def test_while_a_scheme_is_not_ready_it_is_asked_seldom_and_retries_go_out() -> None:
+    scheme = Lacking()
+    one, out = manager(scheme), Out()
+    one.add(*fetched(batch(0, [b"a", b"?b"])), 2)
+    one.begin_turn(0.0, 10)
+    drain(one, out)
+    one.fail(0, 0.0)
+    for turn in range(1000):
+        one.begin_turn(turn / 100, 10)
+        drain(one, out)
+    assert out.offsets() == [0, 0]
+    assert scheme.asked < 12
+
+
+def test_a_record_that_turns_out_poison_after_a_wait_ends_the_wait() -> None:
+    class Learns(Lacking):
+        def deserialize(self, record: Record) -> list[list[str]]:
+            if self.ready and record.value == b"?b":
+                raise ValueError("unknown for good")
+            return super().deserialize(record)
+
+    scheme = Learns()
+    one, out = manager(scheme, on_poison="skip"), Out()
+    one.add(*fetched(batch(0, [b"?b", b"c"])), 2)
+    one.begin_turn(0.0, 10)
+    drain(one, out)
+    scheme.ready = True
+    one.begin_turn(0.0, 10)
+    one.begin_turn(9.0, 10)
+    drain(one, out)
+    assert out.offsets() == [1] and one.ledger.given_up_count == 1
+
+
+# -- streams, and topics that are gone -----------------------------------------------------------------
+
+
+class TwoOf:
+    """Two tuples of each record."""
+
+    outputs = ("value",)
+
+    def deserialize(self, record: Record) -> list[list[Any]]:
+        return [[record.value], [record.value]]
+
+
+@pytest.mark.parametrize("scheme", [StringScheme(), RawScheme(), TwoOf()])
+@pytest.mark.parametrize("stream", [None, "others"])
+def test_tuples_of_a_topic_go_to_its_stream_retries_too(scheme: Any, stream: str | None) -> None:
+    retries = ExponentialBackoffMsgRetryManager(Backoff(1.0, 8.0, 2.0, 0.0), 2)
+    one, out = PartitionManager(P, 7, OffsetLedger(0), retries, scheme, EmitLimits(), None, stream), Out()
+    one.add(*fetched(batch(0, [b"a", b"b"])), 2)
+    drain(one, out)
+    one.fail(1, 0.0)
+    one.begin_turn(60.0, 10)
+    drain(one, out)
+    assert len(out.sent) == 3 and set(out.streams) == {stream}
+    one.add(*fetched(batch(2, [b"c", b"d"])), 4)
+    one.next(out, 100)
+    assert set(out.streams) == {stream} and bool(out.calls) == (stream is None and not isinstance(scheme, TwoOf))
+
+
+def test_a_partition_whose_topic_is_gone_is_finished_when_nothing_is_at_hand_and_nothing_open() -> None:
+    one, out = manager(max_uncommitted_offsets=1), Out()
+    one.add(*fetched(batch(0, [b"a", b"b"])), 2)
+    one.begin_turn(0.0, 10)
+    assert one.next(out) is EMITTED_MORE_LEFT
+    one.begin_turn(0.0, 10)
+    assert one.next(out) is NO_EMITTED and not one.is_finished
+    one.ending = True  # nothing is committed any more: this bound would hold it for ever
+    one.begin_turn(0.0, 10)
+    drain(one, out)
+    assert len(out.sent) == 2 and not one.is_finished
+    one.ack_many([0, 1])
+    assert one.is_finished
+
+
+# -- ages --------------------------------------------------------------------------------------------------------------
+
+WALL_MS = 1_700_000_000_000
+
+
+def timed(base: int, values: list[bytes], age_s: float) -> RecordBatch:
+    """A batch whose records are so old at WALL_MS."""
+    made = batch(base, values)
+    return replace(made, header=replace(made.header, base_timestamp=WALL_MS - int(age_s * 1e3)))
+
+
+def test_a_record_is_open_since_its_own_emit_also_where_the_partition_was_idle_for_long() -> None:
+    one, out = manager(), Out()
+    one.begin_turn(0.0, 10)
+    one.next(out)
+    one.add(*fetched(timed(0, [b"a"], 1.0)), 1)
+    one.begin_turn(100.0, 10)
+    one.next(out)
+    assert one.ages(101.0, WALL_MS).open_s == 1.0
+
+
+def test_a_partition_is_as_far_behind_as_its_next_record_to_be_done_is_old() -> None:
+    one, out = manager(), Out()
+    assert one.ages(0.0, WALL_MS) == (0.0, None, None), "nothing is there"
+    one.add(*fetched(timed(0, [b"a", b"b"], 90.0)), 4)
+    one.add(*fetched(timed(2, [b"c", b"d"], 30.0)), 4)
+    assert one.ages(0.0, WALL_MS).behind_s is None, "not read yet"
+    one.begin_turn(10.0, 10)
+    one.next(out)
+    one.begin_turn(12.0, 10)
+    drain(one, out)
+    assert one.ages(15.0, WALL_MS) == (90.0, 0, 5.0)
+    one.ack(0)
+    assert one.ages(15.0, WALL_MS) == (90.0, 1, 3.0)
+    one.ack_many([1])
+    one.fail(2, 12.0)
+    assert one.ages(15.0, WALL_MS) == (30.0, 2, 3.0), "one that waits for its retry is open"
+    one.ack_many([3])
+    one.begin_turn(60.0, 10)
+    drain(one, out)
+    one.ack(2)
+    assert one.ages(61.0, WALL_MS) == (0.0, None, None)
+    one.add(iter(()), 0, 4, 9)
+    assert one.ages(61.0, WALL_MS).behind_s == 30.0, "of a record that was not fetched: the time of the one before"
+    assert one.ages(61.0, WALL_MS - 60_000).behind_s == 0.0, "a producer's clock that is ahead"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from streamlet.kafka.consumer.assignors.base import Subscription, decode_told_assignment
 from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.spouts.kafka.chosen_topics import share, shift_of
 from streamlet.spouts.kafka.newest_run import (
     FORGOTTEN,
     NEWCOMER,
@@ -140,3 +142,34 @@ def test_partitions_of_a_list_written_by_hand_are_given_as_it_says() -> None:
 def test_a_member_whose_claim_cannot_be_read_gets_nothing_and_stops_nobody() -> None:
     rows = {"a": of(OWNER), "odd": Subscription(("lines",), b"odd")}
     assert NewestRunAssignor().assign({"lines": 1}, rows) == {"a": [TopicPartition("lines", 0)], "odd": []}
+
+
+def several(claim: Claim, *topics: str) -> Subscription:
+    return Subscription(topics, replace(claim, several=True).encode())
+
+
+def test_of_several_topics_each_is_shared_out_from_a_task_of_its_own() -> None:
+    tasks = {f"m{task}": several(replace(NEW, task=task, count=3), "a", "b") for task in range(3)}
+    rows = dict(tasks)
+    shares = NewestRunAssignor().assign({"a": 4, "b": 5}, rows)
+    for topic, count in (("a", 4), ("b", 5)):
+        for task in range(3):
+            numbers = [number for name, number in shares[f"m{task}"] if name == topic]
+            assert numbers == share(range(count), 3, task, shift_of(topic))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ((several, ("a", "b")), (several, ("b", "c"))),
+        ((several, ("a",)), (several, ("b",))),
+        ((several, ()), (several, ("a",))),
+        ((several, ("a", "b")), (of, ("a",))),
+        ((of, ("a",)), (several, ("a", "b"))),
+    ],
+)
+def test_runs_with_one_id_have_one_newest_whatever_topics_each_of_them_sees(old: Any, new: Any) -> None:
+    """A pattern matches others from day to day. Judged topic by topic, both would have a part."""
+    found = shared({"a": 1, "b": 1, "c": 1}, {"x": old[0](OWNER, *old[1]), "y": new[0](NEW, *new[1])}.items())
+    assert {verdict.run for _, verdict in found.values()} == {NEW.run}
+    assert found["x"][0] == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +14,24 @@ from streamlet.base.clock import ManualClock
 from streamlet.kafka.broker_errors import CoordinatorNotAvailable
 from streamlet.spouts.kafka.activity import Activity, Steps
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections, LogBounds
+from streamlet.spouts.kafka.errors import OffsetsLost
 from streamlet.spouts.kafka.hosts import KafkaHosts
+from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
-from streamlet.spouts.kafka.partition_opening import PartitionOpener
+from streamlet.spouts.kafka.partition_opening import PartitionOpener, decide_stop
+from streamlet.spouts.kafka.read_range import ReadPlace
 from streamlet.spouts.kafka.scheme import as_scheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig
-from streamlet.spouts.kafka.stores.offset_store import Owner, StartDecision, StoredOffset
+from streamlet.spouts.kafka.stores.offset_store import (
+    CommitPosition,
+    Owner,
+    Reason,
+    StartDecision,
+    StopOffset,
+    StoredOffset,
+    decode,
+    encode,
+)
 
 
 def test_an_error_that_a_later_try_mends_is_kept_and_warns_nobody(caplog: pytest.LogCaptureFixture) -> None:
@@ -65,7 +79,9 @@ class MovingLog:
     def __init__(self) -> None:
         self.end = 100
 
-    def log_bounds(self, partition: Partition, timestamp_ms: int | None = None) -> Steps[LogBounds]:
+    def log_bounds(
+        self, partition: Partition, timestamp_ms: int | None = None, stop_ms: int | None = None
+    ) -> Steps[LogBounds]:
         yield from ()
         return LogBounds(0, self.end)
 
@@ -105,3 +121,94 @@ def test_what_a_former_owner_commits_until_it_hands_over_is_no_loss(until_caught
     manager = opening.take()
     assert manager.ledger.position == 150 and manager.log_end == 164 and opener.lost_offsets == 0
     assert manager.end == (164 if until_caught_up else None)
+
+
+# -- bounded reads -----------------------------------------------------------------------------------------------------
+
+AT_TEN = StoredOffset(10)
+LATEST_STOP, LOG_NOW = ReadPlace("latest"), LogBounds(0, 100)
+GOES_ON = StartDecision(40, Reason.STORED)
+
+
+def test_latest_is_the_end_as_of_the_start_and_kept_until_it_is_reached() -> None:
+    first = decide_stop(LATEST_STOP, LOG_NOW, None, StartDecision(0, Reason.FIRST_EARLIEST), "run-1")
+    assert first == StopOffset(100, "latest")
+    grown = LogBounds(0, 170)
+    middle = StoredOffset(40, "run-1", stop=first)
+    assert decide_stop(LATEST_STOP, grown, middle, GOES_ON, "run-2") == first
+    reached = StoredOffset(100, "run-1", stop=first)
+    assert decide_stop(LATEST_STOP, grown, reached, GOES_ON, "run-1") == first, "the same run: a worker was replaced"
+    assert decide_stop(LATEST_STOP, grown, reached, GOES_ON, "run-2").offset == 170, "the next backfill"
+
+
+def test_a_stop_by_time_is_the_first_record_of_that_time_or_the_end() -> None:
+    at = ReadPlace("timestamp", 5000)
+    assert decide_stop(at, LogBounds(0, 100, at_stop=60), None, GOES_ON).offset == 60
+    assert decide_stop(at, LOG_NOW, None, GOES_ON).offset == 100
+
+
+def test_a_stop_that_was_asked_for_otherwise_or_of_another_log_is_chosen_anew() -> None:
+    stored = StoredOffset(40, "run-1", stop=StopOffset(100, "latest"))
+    assert decide_stop(ReadPlace("offset", 70), LOG_NOW, stored, GOES_ON, "run-1") == StopOffset(70, "offset 70")
+    grown = LogBounds(0, 170)
+    for reason in (Reason.FORCED, Reason.TOPIC_RECREATED, Reason.DIVERGED):
+        assert decide_stop(LATEST_STOP, grown, stored, StartDecision(0, reason), "run-2").offset == 170
+
+
+def test_the_stop_is_stored_with_the_offset_and_read_back() -> None:
+    partition, stop = Partition("t", 0), StopOffset(100, "latest")
+    data = encode(Owner("run", "name"), partition, CommitPosition(7, stop=stop), 1, None)
+    assert decode(data, partition).stored.stop == stop
+    assert decode(encode(Owner("run", "name"), partition, CommitPosition(7), 1, None), partition).stored.stop is None
+    for odd in ({"offset": "7", "asked": "latest"}, {"offset": 7}, [], 7, None):
+        fields = {**json.loads(data), "stop": odd}
+        assert decode(json.dumps(fields), partition).stored.stop is None
+
+
+@pytest.mark.parametrize(
+    ("until_caught_up", "stop", "end"), [(False, 150, 150), (True, 500, 500), (False, "latest", 164)]
+)
+def test_a_bounded_read_ends_at_its_stop(until_caught_up: bool, stop: Any, end: int) -> None:
+    log = MovingLog()
+    asked = stop if isinstance(stop, str) else {0: stop}
+    config = SpoutConfig(KafkaHosts("a:9092"), "t", id="g", stop_offset=asked)
+    manager = opened_at(log, config, until_caught_up=until_caught_up)
+    assert (manager.end, manager.stop and manager.stop.offset) == (end, end)
+
+
+def test_a_start_outside_of_the_log_is_refused_by_its_setting() -> None:
+    config = SpoutConfig(KafkaHosts("a:9092"), "t", id="g", start_offset={0: 900})
+    with pytest.raises(OffsetsLost, match=r"start_offset says 900, and a read can begin from 0 .* to 164"):
+        opened_at(MovingLog(), config, stored=None)
+    assert opened_at(MovingLog(), replace(config, fail_on_data_loss=False), stored=None).ledger.position == 164
+    assert opened_at(MovingLog(), replace(config, start_offset={0: 9}), stored=None).ledger.position == 9
+
+
+class Kept(HandedOver):
+    """A store with an offset, or none."""
+
+    def __init__(self, log: MovingLog, stored: StoredOffset | None) -> None:
+        super().__init__(log)
+        self.stored = stored
+
+    def open(self, partition: Partition, broker: Any, topic_id: Any, decide: Any) -> Steps[StartDecision]:
+        self.log.end = 164
+        return (yield from decide(self.stored))
+
+
+def opened_at(
+    log: MovingLog,
+    config: SpoutConfig,
+    *,
+    stored: StoredOffset | None = AT_TEN,
+    until_caught_up: bool = False,
+) -> PartitionManager:
+    connections: Any = SimpleNamespace(register=lambda partition, broker: log)
+    store: Any = Kept(log, stored)
+    owner, clock, scheme = Owner("id", "name"), ManualClock(), as_scheme(config.scheme)
+    opener = PartitionOpener(
+        config, scheme, owner, connections, store, clock, lambda: 0.5, until_caught_up=until_caught_up
+    )
+    opening = Activity(opener.open(Partition("t", 0), lambda: Broker("a"), lambda: None, False))
+    assert opening.poll()
+    return opening.take()

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from streamlet.spouts.kafka.activity import Activity, Background
+from streamlet.spouts.kafka.chosen_topics import ChosenTopics
 from streamlet.spouts.kafka.errors import NoBrokers, NoSuchTopic, NoUsableListener, UnreadableNode
 from streamlet.spouts.kafka.hosts import (
     StaticBrokerReader,
     StaticHosts,
     ZkBrokerReader,
+    ZkTopicsReader,
 )
-from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation
+from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation, SeveralTopics
 from tests.memory_nodes import MemoryNodeStore
 
 PLAIN = {"listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"}, "version": 5, "host": None, "port": -1}
@@ -45,7 +47,9 @@ def look(store: MemoryNodeStore, background: Background, topic: str = "t") -> Gl
     activity = Activity(ZkBrokerReader(topic, store, background, "/brokers", "zk:2181").get_current_brokers())
     while not activity.poll():
         pass
-    return activity.take()
+    found = activity.take()
+    assert isinstance(found, GlobalPartitionInformation)
+    return found
 
 
 def test_k1_endpoints_are_read_and_never_host_and_port(background: Background) -> None:
@@ -116,3 +120,25 @@ def test_a_malformed_address_of_a_broker_is_told_with_the_brokers_name(address: 
     store = nodes({1: {**PLAIN, "endpoints": [f"PLAINTEXT://{address}"]}}, {0: 1})
     with pytest.raises(UnreadableNode, match=r"Broker 1 .*advertised\.listeners"):
         look(store, background)
+
+
+def look_at(choice: ChosenTopics, store: MemoryNodeStore, background: Background) -> SeveralTopics:
+    activity = Activity(
+        ZkTopicsReader(choice, ZkBrokerReader("", store, background, "/brokers", "zk:2181")).get_current_brokers()
+    )
+    while not activity.poll():
+        pass
+    found = activity.take()
+    assert isinstance(found, SeveralTopics)
+    return found
+
+
+def test_several_topics_are_looked_at_by_name_or_by_pattern(background: Background) -> None:
+    store = nodes({1: {**PLAIN, "endpoints": ["PLAINTEXT://a:9092"]}}, {0: 1})
+    for name in ("orders-eu", "orders-us", "__consumer_offsets"):
+        store.create(f"/brokers/topics/{name}", json.dumps({"version": 3, "partitions": {"0": [1]}}).encode())
+    named = look_at(ChosenTopics(("t", "gone"), several=True), store, background)
+    assert (list(named.found), named.missing) == (["t"], {"gone"})
+    assert named.found["t"].leaders == {0: Broker("a", 9092)}
+    matched = look_at(ChosenTopics((), "orders-.*|__.*", True), store, background)
+    assert (sorted(matched.found), matched.missing) == (["orders-eu", "orders-us"], frozenset())

@@ -13,7 +13,7 @@ import streamlet.spouts.kafka as package
 from streamlet import Bolt, Topology
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import SettingError
-from streamlet.components.spout import FailReason, Spout
+from streamlet.components.spout import FailReason, FailureCause, Spout
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, KeyValueScheme, Record, SpoutConfig
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator
@@ -26,15 +26,17 @@ CONFIG = SpoutConfig(KafkaHosts("k"), "lines", id="demo", records_per_turn=3)
 
 
 class Manager:
-    """Emits ``left`` records."""
+    """Emits ``left`` records, at most ``together`` in one call."""
 
-    def __init__(self, number: int, left: int) -> None:
+    def __init__(self, number: int, left: int, together: int = 1) -> None:
         self.partition = Partition("lines", number)
         self.slot = number + 10
         self.left = left
+        self.together = together
+        self.asked: list[int] = []
         self.poisoned: Any = None
         self.damage: Any = None
-        self.closed = False
+        self.closed = self.ending = False
         self.commit_is_pressing = False
         self.acked: list[int] = []
         self.failed: list[int] = []
@@ -49,10 +51,13 @@ class Manager:
     def begin_turn(self, now_s: float, records: int, *, holds_back: bool = False) -> None: ...
 
     def next(self, collector: Any, most: int = 1) -> Any:
+        self.asked.append(most)
         if not self.left:
             return NO_EMITTED
-        self.left -= 1
-        collector.emit([self.partition.number], (self.slot, self.left))
+        self.count = min(self.left, self.together, most)
+        for _ in range(self.count):
+            self.left -= 1
+            collector.emit([self.partition.number], (self.slot, self.left))
         return EMITTED_MORE_LEFT if self.left else EMITTED_END
 
     def ack(self, offset: int) -> None:
@@ -61,7 +66,7 @@ class Manager:
     def ack_many(self, offsets: Sequence[int]) -> None:
         self.acked.extend(offsets)
 
-    def fail(self, offset: int, now_s: float, *, lost: bool) -> None:
+    def fail(self, offset: int, now_s: float, *, lost: bool, cause: FailureCause) -> None:
         (self.lost if lost else self.failed).append(offset)
 
 
@@ -95,7 +100,9 @@ class Rig:
                 all_asked=True,
             ),
             commits=SimpleNamespace(poll=self.commit_poll),
+            gate=SimpleNamespace(poll=lambda now: None, may_emit=lambda now: True),
         )
+        self.spout._gate = self.spout._parts.gate  # type: ignore[union-attr]
 
     def commit_poll(self, managers: Any, *, at_once: bool) -> None:
         self.commits += 1
@@ -107,11 +114,25 @@ class Rig:
         return self.emitted
 
 
-def test_k5_each_next_tuple_emits_one_record_and_a_partition_with_more_keeps_its_turn_for_a_while() -> None:
+def test_k5_a_partition_with_more_keeps_its_turn_for_a_while() -> None:
+    """Here each ``next_tuple`` emits one record, as with a scheme whose records need a look of their own."""
     rig = Rig(Manager(0, 5), Manager(1, 1), Manager(2, 4))
     assert rig.ask(1) == [0]
     assert rig.ask(9) == [0, 0, 0, 1, 2, 2, 2, 0, 0, 2]
     assert len(rig.ask(3)) == 10, "nothing is left, nothing is emitted"
+
+
+def test_k5_records_of_one_call_end_with_the_turn_and_with_the_room() -> None:
+    """Several in one ``next_tuple``, of one partition: never more than its turn has left, nor than may be emitted."""
+    rig = Rig(Manager(0, 9, together=99), Manager(1, 2, together=99))
+    assert rig.ask(1) == [0, 0, 0]
+    assert rig.ask(1) == [0, 0, 0, 1, 1]
+    rig.emitted.clear()
+    for room in (1, 99, 2, 99):
+        rig.spout.room = lambda room=room: room  # type: ignore[method-assign,misc]
+        rig.ask(1)
+    assert rig.emitted == [0, 0, 0, 0, 0, 0]
+    assert rig.managers[0].asked == [3, 1, 2, 2, 1], "a second call of a turn has what the first left of it"
 
 
 def test_k5_a_partition_with_nothing_is_walked_past() -> None:
@@ -227,7 +248,7 @@ def test_deactivate_and_close_share_one_bound() -> None:
     vars(one).update(ledger=SimpleNamespace(committed=0), last_completed_offset=lambda: 1)
     rig = Rig(one)
     clock, parts = rig.spout._clock, rig.spout._parts
-    vars(parts).update(close=lambda: None)
+    vars(parts).update(close=lambda: None, leave=lambda: None)
     parts.client.poll = clock.advance  # type: ignore[union-attr,method-assign,attr-defined]
     rig.ask(1)
     rig.spout.deactivate()

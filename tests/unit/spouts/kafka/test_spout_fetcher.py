@@ -90,14 +90,14 @@ def test_k9_3_one_fetch_a_broker_asks_for_all_its_partitions(client: Client, par
     managers = [manager(0, 5), manager(1, 6), manager(2, 7)]
     for one, broker in zip(managers, (A, A, B), strict=True):
         connections.register(one.partition, broker)
-    fetcher.send(managers, None, 0.0)
+    fetcher.send(managers, lambda topic: None, 0.0)
     assert [(host, client.offsets(index)) for index, (host, _, _) in enumerate(client.asked)] == [
         ("a", {0: 5, 1: 6}),
         ("b", {2: 7}),
     ]
     assert client.asked[0][1].isolation_level == 1
     assert client.asked[0][1].min_bytes == 1
-    fetcher.send(managers, None, 0.0)
+    fetcher.send(managers, lambda topic: None, 0.0)
     assert len(client.asked) == 2, "one in flight each"
 
 
@@ -106,14 +106,14 @@ def test_t11_a_broker_that_does_not_answer_holds_up_no_other(client: Client, par
     managers = [manager(0), manager(1)]
     connections.register(managers[0].partition, A)
     connections.register(managers[1].partition, B)
-    fetcher.send(managers, None, 0.0)
+    fetcher.send(managers, lambda topic: None, 0.0)
     for _ in range(5):
         client.answer(
             len(client.asked) - 1, p1=(0, empty_batch(managers[1].buffer.position, managers[1].buffer.position))
         )
         assert fetcher.collect(0.0) == []
         managers[1]._load()
-        fetcher.send(managers, None, 0.0)
+        fetcher.send(managers, lambda topic: None, 0.0)
     assert [host for host, _, _ in client.asked] == ["a", "b", "b", "b", "b", "b", "b"]
     assert managers[1].ledger.position == 5
 
@@ -124,7 +124,7 @@ def test_t11_after_a_failure_a_broker_has_a_growing_pause(client: Client, parts:
     connections.register(one.partition, A)
     now, sent = 0.0, []
     while now < 5.0:
-        fetcher.send([one], None, now)
+        fetcher.send([one], lambda topic: None, now)
         if len(client.asked) > len(sent):
             sent.append(now)
             client.asked[-1][2].fail(Disconnected("refused"))
@@ -134,18 +134,18 @@ def test_t11_after_a_failure_a_broker_has_a_growing_pause(client: Client, parts:
     assert sent[1] - sent[0] < sent[4] - sent[3] <= 1.05
 
 
-def test_t14_nothing_is_asked_for_beyond_the_budget(client: Client, parts: Any) -> None:
+def test_t14_k9_3_nothing_is_asked_for_beyond_the_budget(client: Client, parts: Any) -> None:
     fetcher, connections = parts
     managers = [manager(0), manager(1)]
     for one in managers:
         connections.register(one.partition, A)
     managers[0].buffer.size_bytes = 700
-    fetcher.send(managers, None, 0.0)
+    fetcher.send(managers, lambda topic: None, 0.0)
     assert client.asked[0][1].max_bytes == 300
     client.answer(0)
     fetcher.collect(0.0)
     managers[1].buffer.size_bytes = 300
-    fetcher.send(managers, None, 0.0)
+    fetcher.send(managers, lambda topic: None, 0.0)
     assert len(client.asked) == 1
 
 
@@ -159,17 +159,17 @@ def test_t14_the_budget_is_the_tasks_and_not_each_brokers(client: Client, parts:
     managers = [manager(number) for number in range(6)]
     for one, broker in zip(managers, (A, A, B, B, C, C), strict=True):
         connections.register(one.partition, broker)
-    fetcher.send(managers, None, 0.0)
+    fetcher.send(managers, lambda topic: None, 0.0)
     assert [request.max_bytes for _, request, _ in client.asked] == [333, 333, 333]
     client.answer(1)
     fetcher.collect(0.0)
     managers[2].buffer.size_bytes = 300
-    fetcher.send(managers, None, 0.0)
+    fetcher.send(managers, lambda topic: None, 0.0)
     assert client.asked[-1][1].max_bytes == 33, "what it has sent, and no other has, is taken off its share"
     client.answer(0)
     fetcher.collect(0.0)
     managers[4].buffer.size_bytes = 5000
-    fetcher.send(managers, None, 0.0)
+    fetcher.send(managers, lambda topic: None, 0.0)
     assert client.asked[-1][1].max_bytes == 333, "a record larger than all of it holds up no other broker"
 
 
@@ -183,7 +183,7 @@ def test_t14_what_is_buffered_and_what_is_in_flight_never_exceed_the_budget(step
     for one, broker in zip(managers, (A, B, C), strict=True):
         connections.register(one.partition, broker)
     for what, part in steps:
-        fetcher.send(managers, None, 0.0)
+        fetcher.send(managers, lambda topic: None, 0.0)
         assert sum(one.buffer.size_bytes for one in managers) + in_flight(client) <= 1000
         if what < 3:
             managers[what].buffer.size_bytes = int(managers[what].buffer.size_bytes * part)
@@ -203,13 +203,13 @@ def test_partitions_that_may_emit_nothing_starve_no_other(client: Client, parts:
         connections.register(one.partition, A)
     held.buffer.size_bytes = 1200
     held._limits = EmitLimits(max_uncommitted_offsets=0)
-    fetcher.send([held, free], None, 0.0)
+    fetcher.send([held, free], lambda topic: None, 0.0)
     assert client.offsets() == {1: 0}
     assert client.asked[0][1].max_bytes == 1, "of which Kafka makes one batch, however large"
     client.answer(0)
     fetcher.collect(0.0)
     free.buffer.size_bytes = 50
-    fetcher.send([held, free], None, 0.0)
+    fetcher.send([held, free], lambda topic: None, 0.0)
     assert len(client.asked) == 1, "no second one before that is out"
 
 
@@ -218,7 +218,7 @@ def test_what_a_partition_without_a_leader_holds_is_counted_too(client: Client, 
     orphan, one = manager(0), manager(1)
     connections.register(one.partition, A)
     orphan.buffer.size_bytes = 400
-    fetcher.send([orphan, one], None, 0.0)
+    fetcher.send([orphan, one], lambda topic: None, 0.0)
     assert client.asked[0][1].max_bytes == 600
 
 
@@ -228,12 +228,12 @@ def test_a_full_partition_does_not_wait_behind_a_quiet_one(client: Client, parts
     full, quiet = manager(0), manager(1)
     for one in (full, quiet):
         connections.register(one.partition, A)
-    fetcher.send([full, quiet], None, 0.0)
+    fetcher.send([full, quiet], lambda topic: None, 0.0)
     assert client.asked[0][1].max_wait_ms == 500
     full.buffer._fetched.extend([object(), object()])  # type: ignore[list-item]
     client.answer(0)
     fetcher.collect(0.0)
-    fetcher.send([full, quiet], None, 0.0)
+    fetcher.send([full, quiet], lambda topic: None, 0.0)
     assert client.offsets() == {1: 0}
     assert client.asked[1][1].max_wait_ms == BUSY_WAIT_MS
 
@@ -243,7 +243,7 @@ def test_an_answer_for_where_reading_is_no_more_is_dropped(client: Client, parts
     moved, closed = manager(0), manager(1)
     for one in (moved, closed):
         connections.register(one.partition, A)
-    fetcher.send([moved, closed], None, 0.0)
+    fetcher.send([moved, closed], lambda topic: None, 0.0)
     moved.buffer.skip_to(50)
     closed.closed = True
     client.answer(0, p0=(0, empty_batch(0, 9)), p1=(0, empty_batch(0, 9)))
@@ -258,11 +258,11 @@ def test_an_answer_that_was_asked_for_under_another_leadership_is_dropped(client
     one = manager(0, 5)
     one.current_leader_epoch = 3
     connections.register(one.partition, A)
-    fetcher.send([one], None, 0.0)
+    fetcher.send([one], lambda topic: None, 0.0)
     one.current_leader_epoch = 4
     client.answer(0, p0=(0, empty_batch(5, 9)))
     assert fetcher.collect(0.0) == [] and one.buffer.position == 5
-    fetcher.send([one], None, 0.0)
+    fetcher.send([one], lambda topic: None, 0.0)
     client.answer(1, p0=(0, empty_batch(5, 9)))
     assert fetcher.collect(0.0) == [] and one.buffer.position == 10
 
@@ -272,16 +272,16 @@ def test_a_partitions_error_is_reported_and_pauses_that_partition_alone(client: 
     managers = [manager(0), manager(1)]
     for one in managers:
         connections.register(one.partition, A)
-    fetcher.send(managers, None, 0.0)
+    fetcher.send(managers, lambda topic: None, 0.0)
     client.answer(0, p0=(6, b""), p1=(0, b""))
     (failed,) = fetcher.collect(0.0)
     assert failed.partition == Partition("t", 0)
     assert isinstance(failed.error, NotLeaderOrFollower)
-    fetcher.send(managers, None, 0.0)
+    fetcher.send(managers, lambda topic: None, 0.0)
     assert client.offsets() == {1: 0}
     client.answer(1, p1=(0, b""))
     fetcher.collect(0.2)
-    fetcher.send(managers, None, 0.2)
+    fetcher.send(managers, lambda topic: None, 0.2)
     assert client.offsets() == {0: 0, 1: 0}
 
 
@@ -290,7 +290,7 @@ def test_offsets_of_a_former_topic_are_never_asked_of_the_new_one(client: Client
     one = manager(0)
     one.topic_id = "old"
     connections.register(one.partition, A)
-    fetcher.send([one], "new", 0.0)
+    fetcher.send([one], lambda topic: "new", 0.0)
     assert client.asked == []
     (failed,) = fetcher.collect(0.0)
     assert isinstance(failed.error, UnknownTopicId)
@@ -304,7 +304,7 @@ def test_the_next_offset_is_read_off_the_headers() -> None:
         connections = DynamicPartitionConnections(client)  # type: ignore[arg-type]
         fetcher, one = SpoutFetcher(connections, FetchSettings(), 1000), manager(0, 10)
         connections.register(one.partition, A)
-        fetcher.send([one], None, 0.0)
+        fetcher.send([one], lambda topic: None, 0.0)
         client.answer(0, p0=(0, data))
         assert fetcher.collect(0.0) == []
         return one.buffer.position

@@ -9,9 +9,9 @@ import pytest
 from streamlet.base.clock import ManualClock
 from streamlet.components.context import TopologyContext
 from streamlet.spouts.kafka.offset_changes import StoredEntry, Wish, changes
+from streamlet.spouts.kafka.owner_nodes import TaskNode
 from streamlet.spouts.kafka.partition import OffsetRange
 from streamlet.spouts.kafka.stored_offsets import OffsetsMoved, StillRunning, ZooKeeperOffsetPlace, refuse_running
-from streamlet.spouts.kafka.stores.announced_tasks import announce
 from tests.memory_nodes import MemoryNodeStore, MemoryTree
 
 LOGS = {0: OffsetRange(0, 100), 1: OffsetRange(0, 100)}
@@ -56,7 +56,6 @@ def test_a_write_that_came_in_between_is_not_overwritten() -> None:
 
 
 def test_a_task_is_there_as_long_as_its_session() -> None:
-    """Named while it runs, again after reconnection, and gone at its end."""
     tree = MemoryTree()
     at, session = place(tree), MemoryNodeStore(tree)
     refuse_running(at)
@@ -64,13 +63,10 @@ def test_a_task_is_there_as_long_as_its_session() -> None:
         topology_name="words", topology_id="run-1", component_name="lines", task_id=1, task_index=0, task_count=1,
         clock=ManualClock(),
     )  # fmt: skip
-    announce(session, "/root/id", context)
+    me = TaskNode.of(context)
+    session.create(f"/root/id/owners/{me.name}", me.words("holder"), ephemeral=True)
     with pytest.raises(StillRunning, match="task lines-0 of topology 'words'"):
         refuse_running(at)
-    session.expire()
-    assert at.running() == []
-    session.resume()
-    assert len(at.running()) == 1
     session.close()
     refuse_running(at)
 
@@ -79,3 +75,15 @@ def test_a_node_that_nobody_of_ours_made_counts_as_a_task() -> None:
     tree = MemoryTree()
     MemoryNodeStore(tree).create("/root/id/owners/else", b"[]")
     assert place(tree).running() == ["task else"]
+
+
+def test_of_several_topics_each_has_offsets_of_its_own_and_those_of_one_topic_before_count() -> None:
+    tree = MemoryTree()
+    write(place(tree), {0: Wish(7)}, {})
+    at = ZooKeeperOffsetPlace(MemoryNodeStore(tree), "zk:2181", "/root/id", "t", "words", several=True)
+    other = ZooKeeperOffsetPlace(MemoryNodeStore(tree), "zk:2181", "/root/id", "u", "words", several=True)
+    assert at.where == "ZooKeeper zk:2181, /root/id/t"
+    assert {number: row.offset for number, row in at.read([0, 1]).items()} == {0: 7} and other.read([0]) == {}
+    write(at, {0: Wish(9), 1: Wish(2)}, at.read([0, 1]))
+    assert {number: row.offset for number, row in at.read([0, 1]).items()} == {0: 9, 1: 2}
+    assert place(tree).read([0])[0].offset == 7

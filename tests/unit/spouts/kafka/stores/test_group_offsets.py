@@ -55,7 +55,7 @@ class Group:
         self.answers: list[Any] = []
         self.done = True
 
-    def fetch(self, wanted: Any) -> Any:
+    def fetch(self, wanted: Any, *, require_stable: bool) -> Any:
         return self._answer({each: self.offsets.get(each) for each in wanted})
 
     def commit(self, rows: dict[Any, Any], member: Any) -> Any:

@@ -12,11 +12,11 @@ import pytest
 
 from streamlet.coordination.node_store import NodeStoreUnavailable
 from streamlet.spouts.kafka.activity import Activity, Background, Steps
-from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
+from streamlet.spouts.kafka.errors import Deposed, TopicInTheWay, UnusableOffset
 from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
 from streamlet.spouts.kafka.stores.offset_store import CommitPosition, Owner, Reason, StartDecision, StoredOffset
 from streamlet.spouts.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
-from tests.memory_nodes import MemoryNodeStore, MemoryTree
+from tests.memory_nodes import MemoryNodeStore, MemoryTree, Place
 
 P = Partition("lines", 0)
 PATH = "/streamlet/demo/partition_0"
@@ -34,8 +34,8 @@ def background() -> Iterator[Background]:
     thread.close()
 
 
-def offsets(nodes: Any, background: Background, run: str = "run-1") -> ZooKeeperOffsets:
-    return ZooKeeperOffsets(nodes, background, "/streamlet/demo", Owner(run, "words"), "zk:2181")
+def offsets(nodes: Any, background: Background, run: str = "run-1", place: Place | None = None) -> ZooKeeperOffsets:
+    return ZooKeeperOffsets(nodes, background, "/streamlet/demo", Owner(run, "words"), "zk:2181", place or Place())
 
 
 def finish(steps: Steps[Any]) -> Any:
@@ -396,3 +396,78 @@ def test_d11_a_node_older_than_the_claim_is_a_restore_and_no_other_owner(
     outcome = commit(store, 10)
     assert isinstance(outcome, UnusableOffset) and "restore of the ensemble from a backup" in outcome.message
     assert node(tree) == before, "nothing was overwritten"
+
+
+def test_a_task_that_was_away_finds_that_another_one_had_its_partitions_meanwhile(
+    tree: MemoryTree, background: Background
+) -> None:
+    """Looked at once for each right to emit, and not again for the one it was opened under."""
+    place = Place()
+    mine = offsets(MemoryNodeStore(tree), background, place=place)
+    finish(mine.open(P, None, None, begin_at(5)))
+    finish(offsets(MemoryNodeStore(tree), background, "run-2").open(P, None, None, begin_at(5)))
+    finish(mine.check())
+    place.grant = object()
+    with pytest.raises(Deposed, match="owner epoch 2"):
+        finish(mine.check())
+
+
+def test_a_task_that_was_away_and_not_missed_keeps_its_partitions(tree: MemoryTree, background: Background) -> None:
+    place = Place()
+    mine = offsets(MemoryNodeStore(tree), background, place=place)
+    finish(mine.open(P, None, None, begin_at(5)))
+    place.grant = object()
+    finish(mine.check())
+    assert finish(mine.commit({P: CommitPosition(9)})) == {P: None}
+
+
+def test_nothing_is_read_before_the_run_has_the_topic(tree: MemoryTree, background: Background) -> None:
+    place = Place()
+    place.grant = None
+    opening = Activity(offsets(MemoryNodeStore(tree), background, place=place).open(P, None, None, begin_at(5)))
+    assert not opening.poll() and PATH not in tree.nodes
+    place.grant = object()
+    while not opening.poll():
+        pass
+    assert opening.take().offset == 5
+
+
+# -- several topics --------------------------------------------------------------------------------------------------
+
+
+def of_several(tree: MemoryTree, background: Background) -> ZooKeeperOffsets:
+    owner = Owner("run-2", "words")
+    return ZooKeeperOffsets(
+        MemoryNodeStore(tree), background, "/streamlet/demo", owner, "zk:2181", Place(), several=True
+    )
+
+
+def test_of_several_topics_each_has_nodes_of_its_own(tree: MemoryTree, background: Background) -> None:
+    store = of_several(tree, background)
+    for topic, offset in (("lines", 5), ("words", 7)):
+        finish(store.open(Partition(topic, 0), None, None, begin_at(offset)))
+    rows = {path: json.loads(tree.nodes[path][0]) for path in tree.nodes if path.endswith("partition_0")}
+    assert {path: (row["topic"], row["offset"]) for path, row in rows.items()} == {
+        "/streamlet/demo/lines/partition_0": ("lines", 5),
+        "/streamlet/demo/words/partition_0": ("words", 7),
+    }
+    assert "node /streamlet/demo/lines/partition_0" in store.where(P)
+
+
+def test_what_a_spout_of_one_topic_has_stored_is_taken_over_by_one_of_several(
+    tree: MemoryTree, background: Background
+) -> None:
+    """Read again it would be without that; and passed over with start_offset="latest"."""
+    commit(opened(tree, background), 41)
+    store = of_several(tree, background)
+    assert finish(store.open(P, None, "topic-id", begin_at(0))) == StartDecision(41, Reason.STORED)
+    assert finish(store.open(Partition("words", 0), None, None, begin_at(3))).offset == 3
+    assert commit(store, 60) is None
+    assert node(tree)["offset"] == 41
+    again = of_several(tree, background)
+    assert finish(again.open(P, None, "topic-id", begin_at(0))).offset == 60
+
+
+def test_a_topic_with_the_name_of_the_owners_node_is_refused(tree: MemoryTree, background: Background) -> None:
+    with pytest.raises(TopicInTheWay, match="the node /streamlet/demo/owners names the tasks that read"):
+        finish(of_several(tree, background).open(Partition("owners", 0), None, None, begin_at(0)))

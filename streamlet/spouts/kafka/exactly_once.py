@@ -1,0 +1,176 @@
+"""A KafkaSpout's part in ``topology.delivery: exactly-once``: what ``attempt`` decides, done with its partitions.
+
+Offsets are committed by the bolt that writes, never by the spout: so nothing of an open epoch is stored without its
+records. On the worker's loop.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from streamlet.components.epoch_tuples import EPOCHS, EndOfEpoch
+from streamlet.components.spout import FailReason
+from streamlet.spouts.kafka.attempt import Attempt, AttemptPhase
+from streamlet.spouts.kafka.coordinator import PartitionCoordinator
+from streamlet.spouts.kafka.emit_gate import EmitGate
+from streamlet.spouts.kafka.errors import STOP, PoisonRecord
+from streamlet.spouts.kafka.manager import PartitionManager
+from streamlet.spouts.kafka.partition import Partition
+from streamlet.spouts.kafka.spout_config import SpoutConfig
+from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
+from streamlet.spouts.kafka.stores.offset_store import CommitPosition
+
+log = logging.getLogger(__name__)
+
+TOLD = -1
+"""In place of a slot, in the message id of a tuple for the bolt that commits."""
+
+
+class ExactlyOnce:
+    """One task's attempts. ``emit`` is the spout's, ``now`` the monotonic clock."""
+
+    def __init__(
+        self,
+        config: SpoutConfig,
+        interval_s: float,
+        coordinator: PartitionCoordinator,
+        store: KafkaGroupOffsets,
+        gate: EmitGate[Any],
+        emit: Callable[..., Any],
+        now: Callable[[], float],
+        uniform: Callable[[], float],
+    ) -> None:
+        self.attempt = Attempt(self, interval_s, config.retry_backoff(), config.retry_limit, uniform)
+        self.given_up = 0
+        """Records passed over because they failed too often."""
+        self.poisoned: PoisonRecord | None = None
+        self._config = config
+        self._coordinator = coordinator
+        self._store = store
+        self._gate = gate
+        self._emit = emit
+        self._now = now
+        self._numbers = itertools.count()
+        self._passed: dict[Partition, set[int]] = {}
+        self._positions: dict[PartitionManager, int] = {}
+        """What the END under way commits."""
+        coordinator.on_parted(self._parted)
+
+    @property
+    def managers(self) -> Iterable[PartitionManager]:
+        """The partitions of the task."""
+        return self._coordinator.get_my_managed_partitions()
+
+    def poll(self) -> None:
+        """Go on. Raises PoisonRecord."""
+        if self.poisoned is not None:
+            raise self.poisoned
+        self.attempt.poll(self._now())
+
+    def drain(self) -> None:
+        """Commit the present epoch: the run ends."""
+        self.attempt.draining = True
+        self.attempt.poll(self._now())
+
+    def failed(self, manager: PartitionManager, offset: int, reason: FailReason, *, final: bool) -> None:
+        """Take in that a record's tree failed."""
+        now = self._now()
+        if final:
+            self._pass_over(manager.partition, offset, "was under work when its worker died, once too often.")
+            self.attempt.given_up(now)
+        elif reason is FailReason.LOST:
+            self.attempt.lost(now)
+        else:
+            timed_out = reason is FailReason.TIMED_OUT
+            if timed_out and self.attempt.phase is AttemptPhase.CLOSING:
+                log.warning(
+                    "%s offset %d timed out while its epoch waited for it, and the epoch is read again. Does a bolt "
+                    "keep tuples until it has enough of them? It must let go by time, too: no more come before the "
+                    "commit.",
+                    *(manager.partition, offset),
+                )
+            self.attempt.record_failed(manager.partition, offset, now, timed_out=timed_out)
+
+    def adopted(self) -> None:
+        """Note that the list of managers has changed."""
+        for manager in self.managers:
+            manager.passed = self._passed.get(manager.partition, manager.passed)
+
+    def _parted(self) -> None:
+        self.attempt.lost(self._now())
+
+    def _pass_over(self, partition: Partition, offset: int, what: str) -> None:
+        error = PoisonRecord(partition, offset, what)
+        if self._config.on_poison == STOP:
+            self.poisoned = self.poisoned or error
+            return
+        known = self._passed.setdefault(partition, set())
+        if offset not in known:
+            known.add(offset)
+            self.given_up += 1
+            log.error("%s offset %d given up (on_poison=skip): it %s", partition, offset, what)
+
+    # -- the work of Attempt --------------------------------------------------------------------------------
+
+    def may_emit(self) -> bool:
+        return self._gate.may_emit(self._now())
+
+    def hold(self) -> None:
+        self._positions.clear()
+        self._coordinator.hold()
+
+    def reopen(self) -> None:
+        self._coordinator.reopen()
+
+    def is_open(self) -> bool:
+        return self._coordinator.complete and not any(manager.closed for manager in self.managers)
+
+    def has_moved(self) -> bool:
+        return any(
+            manager.ledger.position > self._positions.get(manager, manager.ledger.committed)
+            for manager in self.managers
+        )
+
+    def is_done(self) -> bool:
+        return not any(manager.ledger.open_count for manager in self.managers)
+
+    def has_read_all(self) -> bool:
+        return all(manager.at_end for manager in self.managers)
+
+    def end(self) -> Any | None:
+        member = self._store.member
+        if member is None or not self.may_emit():
+            return None
+        self._positions = {manager: manager.last_completed_offset() for manager in self.managers}
+        rows = [
+            self._store.row(manager.partition, self._position(manager, offset))
+            for manager, offset in self._positions.items()
+            if offset != manager.ledger.committed
+        ]
+        end = EndOfEpoch(member.group_id, member.generation_id, member.member_id, member.group_instance_id, rows)
+        return end.told()
+
+    def _position(self, manager: PartitionManager, offset: int) -> CommitPosition:
+        leader = self._coordinator.leader(manager.partition)
+        return CommitPosition(offset, manager.buffer.leader_epoch_at(offset), leader, manager.stop)
+
+    def committed(self) -> None:
+        for manager, offset in self._positions.items():
+            manager.ledger.committed_to(offset)
+            self.attempt.forget_below(manager.partition, offset)
+            passed = self._passed.get(manager.partition)
+            if passed:
+                passed -= {one for one in passed if one < offset}
+        self._positions = {}
+
+    def give_up(self, partition: Partition, offset: int, tries: int) -> None:
+        more = f"which is more than retry_limit={tries - 1} allows; the log has what the bolt said of it."
+        self._pass_over(partition, offset, f"failed {tries} times, {more}")
+
+    def tell(self, kind: str, told: Any) -> int:
+        number = next(self._numbers)
+        self._emit([kind, told], (TOLD, number), EPOCHS)
+        return number

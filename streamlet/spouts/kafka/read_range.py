@@ -1,0 +1,82 @@
+"""Where reading of a partition begins and stops, as a user gives it: one place for all, or one by partition. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from streamlet.spouts.kafka.chosen_topics import ChosenTopics
+from streamlet.spouts.kafka.partition import Partition
+
+EARLIEST = "earliest"
+LATEST = "latest"
+TIMESTAMP = "timestamp"
+OFFSET = "offset"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlace:
+    """A place in a log: ``where`` is one of its ends, or a time or an offset with its number."""
+
+    where: str
+    number: int = 0
+
+    @property
+    def timestamp_ms(self) -> int | None:
+        """The time to ask a broker for; None: none."""
+        return self.number if self.where == TIMESTAMP else None
+
+    def __str__(self) -> str:
+        return f"{self.where} {self.number}" if self.where in (TIMESTAMP, OFFSET) else self.where
+
+
+def place_of(given: Any, *, whole_number: str = TIMESTAMP) -> ReadPlace | None:
+    """Return the place that a setting names; None where it is not understood."""
+    if isinstance(given, str):
+        return ReadPlace(given) if given in (EARLIEST, LATEST) else None
+    if isinstance(given, datetime):
+        return ReadPlace(TIMESTAMP, int(given.timestamp() * 1000)) if given.tzinfo is not None else None
+    usable = isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 1 << 63
+    return ReadPlace(whole_number, given) if usable else None
+
+
+def place_in(given: Any, partition: Partition, others: str) -> ReadPlace:
+    """Return the place for one partition. ``others``: the place of those that a dict does not name."""
+    found = place_of(given)
+    if isinstance(given, Mapping):
+        key = (partition.topic, partition.number)
+        own = given.get(key, given.get(partition.number))
+        found = ReadPlace(others) if own is None else place_of(own, whole_number=OFFSET)
+    assert found is not None, "checked with the settings"
+    return found
+
+
+def wrong_place(given: Any, ends: tuple[str, ...], chosen: ChosenTopics) -> str | None:
+    """Return why a setting names no place; None: it does. ``ends``: those of the log that it may name."""
+    words = " or ".join(f'"{end}"' for end in ends)
+    if not isinstance(given, Mapping):
+        place = place_of(given)
+        if place is None or place.where not in (*ends, TIMESTAMP):
+            return (
+                f"{words}, a datetime with a time zone, milliseconds since 1970, or a dict by partition are understood"
+            )
+        return None
+    return next(_wrong_in(given, ends, words, chosen), None)
+
+
+def _wrong_in(given: Mapping[Any, Any], ends: tuple[str, ...], words: str, chosen: ChosenTopics) -> Iterator[str]:
+    for key, value in given.items():
+        topic, number = (
+            key if isinstance(key, tuple) and len(key) == 2 else (chosen.names[0] if chosen.names else "", key)
+        )
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0 or not isinstance(topic, str):
+            yield f'{key!r} names no partition: a key is ("topic", number), or a number where there is one topic'
+        elif key is number and chosen.several:
+            yield f"{key!r} names a partition without its topic, and the spout may read several: write (topic, {key})"
+        elif not chosen.takes(topic):
+            yield f"{key!r} is of a topic that the spout does not read"
+        place = place_of(value, whole_number=OFFSET)
+        if place is None or place.where not in (*ends, TIMESTAMP, OFFSET):
+            yield f"of {key!r} it is {value!r}; {words}, an offset, or a datetime with a time zone are understood"
