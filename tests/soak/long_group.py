@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--changes", type=int, default=20)
     parser.add_argument("--seed", type=int, default=None, help="of the first round; the next ones count on from it")
+    parser.add_argument("--newer", action="store_true", help="in the newer protocol (KIP-848), with a classic member")
     asked = parser.parse_args()
     first = random.SystemRandom().getrandbits(32) if asked.seed is None else asked.seed
     with DevCluster("4") as cluster:
@@ -31,7 +32,7 @@ def main() -> int:
             print(f"round {number + 1} of {asked.rounds}: --seed {seed} --changes {asked.changes}", flush=True)
             with tempfile.TemporaryDirectory() as folder:
                 try:
-                    print(mixed_group.play(cluster, Path(folder), seed, asked.changes), flush=True)
+                    print(mixed_group.play(cluster, Path(folder), seed, asked.changes, newer=asked.newer), flush=True)
                 except Exception:
                     traceback.print_exc()
                     return 1

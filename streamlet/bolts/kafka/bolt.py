@@ -16,17 +16,20 @@ from typing import Any, ClassVar, Unpack
 from streamlet.base.errors import SettingError, StreamletError, text_of
 from streamlet.base.notices import Notices
 from streamlet.bolts.kafka.bolt_config import KafkaBoltConfig, override_names, wrong_fields
-from streamlet.bolts.kafka.errors import RecordsLeft, outcome_is_unknown
+from streamlet.bolts.kafka.errors import RecordsLeft, StaleTuple, outcome_is_unknown
 from streamlet.bolts.kafka.outbound import Delivery, Outbound, Wait
 from streamlet.bolts.kafka.shared_producer import SharedProducer, share
+from streamlet.bolts.kafka.transactions import Transactions, is_records_own
 from streamlet.components.batch import Batch
 from streamlet.components.bolt import Bolt
 from streamlet.components.component import BoltPort
 from streamlet.components.context import TopologyContext
+from streamlet.components.epoch_tuples import EPOCHS
 from streamlet.kafka.errors import KafkaError, copy_of
 from streamlet.kafka.producer import FutureRecordMetadata
 from streamlet.kafka.producer.producer_config import ProducerOptions
 from streamlet.kafka.producer.record_future import FailedRecords, call_when_over
+from streamlet.model.delivery import is_exactly_once
 from streamlet.model.spec import BOLT, ComponentSpec
 
 START_S = 15.0
@@ -50,15 +53,25 @@ class KafkaBolt(Bolt):
         out = KafkaBolt.spec(inputs=[count], hosts="kafka://kafka1:9092", topic="counts", key="word", value="count")
     """
 
+    # Long: the runtime's calls, most of them short, over one Outbound. The pure parts are in `outbound`, `record_maker`
+    # and `epochs`; the transactions are in `transactions`.
+
     auto_ack = False
     answers_for_held = True  # the producer's delivery_timeout_ms bounds it
     named_values = True
+    commits_epochs = True
     timer_interval_s: ClassVar[float | None] = 0.1
 
     def __init__(self, bolt_config: KafkaBoltConfig) -> None:
         self.bolt_config = bolt_config
         self._maker = bolt_config.record_maker()
         self._shared: SharedProducer | None = None
+        self._transactions: Transactions | None = None
+        """With ``topology.delivery: exactly-once``."""
+        self._with_transaction: list[Batch] = []
+        """Batches that fail when the transaction is aborted."""
+        self._failures: list[Exception] = []
+        """Why records of the transaction failed, as far as nobody was informed."""
         self._notes: deque[tuple[Delivery, Sequence[int], FailedRecords]] = deque()
         """Written by the producer's thread, taken by the loop."""
         self._woken = False
@@ -125,6 +138,14 @@ class KafkaBolt(Bolt):
     ) -> Iterable[tuple[str, str]]:
         return wrong_fields(kwargs["bolt_config"], [*sources])
 
+    @classmethod
+    def exactly_once_problems(cls, kwargs: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        """Yield the settings that transactions cannot work with."""
+        try:
+            kwargs["bolt_config"].producer_config(transactional_id="any")
+        except SettingError as error:
+            yield f"topology.delivery is exactly-once. {error.message}", "Leave the setting out."
+
     # -- life -----------------------------------------------------------------------------------------------
 
     def bind(self, port: BoltPort) -> None:
@@ -137,20 +158,53 @@ class KafkaBolt(Bolt):
         """Connect, and learn the topic's partitions."""
         config = self.bolt_config
         self._now = context.clock.monotonic
-        settings = {**config.settings, "bootstrap_servers": list(config.servers)}
-        self._shared = share(config.producer_config(), settings, context.topology_id)
-        self._out = Outbound(self._shared.producer, self._shared.max_block_s, self._watch, self._settle)
+        name = None
+        if is_exactly_once(conf):
+            # Rule: the same in every run, so that a new run fences what is left of the one before.
+            name = f"{context.topology_name}.{context.component_name}"
+            self.exit_on_exception = True  # type: ignore[misc]  # of this task: a tuple without a root ends the run
+        elif "transactional_id" in config.settings:
+            raise SettingError(
+                "KafkaBolt: transactional_id is given, and topology.delivery is not exactly-once: records belong to "
+                "no transaction. Leave it out, or set topology.delivery."
+            )
+        self._shared = self._join_producer(name, context.topology_id)
+        # A transaction's tuples are settled together.
+        some_over = self._settle_some if name is None else None
+        self._out = Outbound(self._shared.producer, self._shared.max_block_s, self._watch, self._settle, some_over)
+        if name is not None:
+            self._transactions = Transactions(
+                config.where,
+                context.clock,
+                partial(self._join_producer, name, context.topology_id),
+                self._wake,
+                self._write,
+                self._drop,
+                self.ack,
+                self.fail,
+            )
+            self._transactions.shared = self._shared
         if isinstance(config.topic, str):
             self._shared.await_topic(config.topic, START_S)
+
+    def _join_producer(self, transactional_id: str | None, run: str) -> SharedProducer:
+        config = self.bolt_config
+        shared = share(config.producer_config(transactional_id), config.producer_settings(transactional_id), run)
+        if self._shared is not None:  # not the first one
+            self._shared, self._out.producer = shared, shared.producer
+        return shared
 
     def cleanup(self) -> None:
         """Wait, for a bounded time, for records under way; leave the producer."""
         # The drain has waited for tracked tuples. The rest is untracked, or the drain was cut short.
         shared, self._shared = self._shared, None
+        transactions = self._transactions
+        if transactions is not None:
+            shared = transactions.shared
         if shared is None:
             return
         deadline = time.monotonic() + CLOSE_S
-        while self._out.open and time.monotonic() < deadline:
+        while (self._out.open or (transactions is not None and transactions.busy)) and time.monotonic() < deadline:
             self._go_on()
             time.sleep(0.002)
         left, untracked = len(self._out.open), self._out.untracked
@@ -169,28 +223,54 @@ class KafkaBolt(Bolt):
 
     def process_batch(self, batch: Batch) -> None:
         """Give the records of a batch to the producer."""
+        if self._transactions is None:
+            self._write(batch)
+        elif batch.stream == EPOCHS:
+            self._transactions.told(batch)
+        else:
+            self._transactions.take(batch)
+
+    def _write(self, batch: Batch, stale: Sequence[int] = ()) -> None:
         made = self._maker.make(batch)
+        made.failed.update((at, StaleTuple("Its attempt is over.")) for at in stale)
         self._skipped += made.skipped
         self._out.add(batch, made, self._now())
+        self._tell_failures()
+        self._weigh()
+
+    def _drop(self) -> None:
+        """Fail all tuples under way: their transaction is aborted."""
+        for batch in [*self._with_transaction, *(delivery.batch for delivery in self._out.drop())]:
+            self.fail(batch)
+        self._with_transaction.clear()
+        self._failures.clear()
         self._weigh()
 
     def on_timer(self) -> None:
         """Offer waiting records again, settle those that are over, report the metrics."""
         self._go_on()
         self._report()
+        if self._transactions is not None:
+            self._transactions.raise_refusal()
 
     def _report(self) -> None:
         self.report_metric("records_waiting", self._out.waiting_records)
         self.report_metric("records_under_way", self._out.under_way)
         self.report_metric("tuples_skipped", self._skipped)
+        if self._transactions is not None:
+            self.report_metric("transactions_committed", self._transactions.epochs.committed)
+            self.report_metric("transactions_aborted", self._transactions.epochs.aborted)
 
     def _go_on(self) -> None:
         # Before the notes are taken: one that comes from here on wakes the loop again.
         self._woken = False
         while self._notes:
             self._out.part_over(*self._notes.popleft())
+        if self._transactions is not None:
+            self._transactions.poll()
         if self._out.waiting:
             self._out.offer(self._now())
+        self._tell_failures()
         self._weigh()
 
     def _weigh(self) -> None:
@@ -232,6 +312,9 @@ class KafkaBolt(Bolt):
         # One call is handed over for all notes that wait: a deque needs no lock, and the loop takes the flag back
         # before it looks.
         self._notes.append((delivery, places, failed))
+        self._wake()
+
+    def _wake(self) -> None:
         if not self._woken:
             self._woken = True
             with contextlib.suppress(ValueError):  # BadEmit: the run ends, and cleanup looks by itself
@@ -240,12 +323,45 @@ class KafkaBolt(Bolt):
     def _settle(self, delivery: Delivery) -> None:
         """Ack the tuples of a delivery, but fail those whose records failed."""
         batch = delivery.batch
-        if delivery.failed:
-            for at in sorted(delivery.failed):
-                tup = batch.tuples[at]
-                self.fail(tup)
-                self._complain(self._told_of(delivery.failed[at], tup.root != 0), tup)
-        self.ack(batch)
+        if delivery.dropped:
+            return
+        kept = False
+        for at in sorted(delivery.failed):
+            error, tup = delivery.failed[at], batch.tuples[at]
+            if self._transactions is not None and not isinstance(error, StaleTuple):
+                self._failures.append(error)
+                # Rule: what fails with the transaction fails when that is aborted. Before, its spout would take the
+                # failure for the record's own.
+                if not is_records_own(error):
+                    kept = True
+                    continue
+            self.fail(tup, error)
+            if not isinstance(error, StaleTuple):
+                self._complain(self._told_of(error, tup.root != 0), tup)
+        if kept:
+            self._with_transaction.append(batch)
+        else:
+            self.ack(batch)
+
+    def _settle_some(self, delivery: Delivery, places: Sequence[int]) -> None:
+        """Ack the tuples of written records; fail those of failed ones."""
+        for at in places:
+            tup, error = delivery.batch.tuples[at], delivery.failed.pop(at, None)
+            if error is None:
+                self.ack(tup)
+            else:
+                self.fail(tup, error)
+                self._complain(self._told_of(error, tup.root != 0), tup)
+
+    def _tell_failures(self) -> None:
+        """Say why the transaction failed, once that is known."""
+        # Not in `_settle`, which Outbound calls in the middle of an offer: what ends a transaction drops its lots. And
+        # a record's own error is looked for until all are over: the others of the transaction may fail before it.
+        own = next(filter(is_records_own, self._failures), None)
+        if self._failures and (own is not None or not self._out.under_way):
+            why, self._failures = own or self._failures[0], []
+            assert self._transactions is not None
+            self._transactions.record_failed(why)
 
     def _told_of(self, error: Exception, tracked: bool) -> Exception:
         """Return a record's own error as a paragraph about its tuple."""

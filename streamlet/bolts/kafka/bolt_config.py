@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from streamlet.base.errors import SettingError
+from streamlet.base.errors import SettingError, refuse_all
 from streamlet.bolts.kafka.record_maker import RecordMaker, serializer
 from streamlet.kafka.arguments import check_topic
 from streamlet.kafka.broker_errors import InvalidTopic
 from streamlet.kafka.producer import ProducerConfig
-from streamlet.kafka.settings.security import SECRETS
+from streamlet.kafka.settings.security import OBJECTS, SECRETS
 
 _OTHERS = {
     "bootstrap_servers": 'the bolt\'s brokers are its hosts: hosts="kafka://kafka1:9092,kafka2:9092"',
-    "transactional_id": "its records belong to no transaction: a tuple is acked when its own record is acknowledged",
 }
 """Settings of a producer that a KafkaBolt refuses, and why."""
 
@@ -54,13 +55,7 @@ class KafkaBoltConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "settings", dict(self.settings))
-        self._check_sources()
-        for name in _SERIALIZERS:
-            serializer(name, getattr(self, name))
-        for name, why in _OTHERS.items():
-            if name in self.settings:
-                raise SettingError(f"KafkaBolt: {name} cannot be set: {why}.")
-        self.producer_config()
+        refuse_all(f"KafkaBolt: {problem}" for problem in self._problems())
 
     # -- derived from the settings --------------------------------------------------------------------------
 
@@ -71,19 +66,22 @@ class KafkaBoltConfig:
         texts = [given] if isinstance(given, str) else given
         if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
             raise SettingError(
-                f"KafkaBolt: hosts is {self.hosts!r}. It is the brokers to write to: "
+                f"hosts is {self.hosts!r}. It is the brokers to write to: "
                 'hosts="kafka://kafka1:9092,kafka2:9092"; one that answers is enough. A ZooKeeper names no brokers to '
                 "a producer."
             )
         return tuple(text.removeprefix("kafka://") for text in texts)
 
-    def producer_config(self) -> ProducerConfig:
+    def producer_settings(self, transactional_id: str | None = None) -> dict[str, Any]:
+        """Return the producer's settings; ``transactional_id``: for one that has none of its user's."""
+        own = {} if transactional_id is None else {"transactional_id": transactional_id}
+        return {**own, **self.settings, "bootstrap_servers": list(self.servers)}
+
+    def producer_config(self, transactional_id: str | None = None) -> ProducerConfig:
         """Return the producer's settings, checked. Raises SettingError."""
         try:
-            return ProducerConfig.of({**self.settings, "bootstrap_servers": list(self.servers)})
+            return ProducerConfig.of(self.producer_settings(transactional_id))
         except SettingError as error:
-            if error.message.startswith("KafkaBolt"):
-                raise
             raise SettingError(f"KafkaBolt: {error.message}") from None
 
     @property
@@ -130,34 +128,72 @@ class KafkaBoltConfig:
 
     # -- checks ---------------------------------------------------------------------------------------------
 
-    def _check_sources(self) -> None:
+    def _problems(self) -> Iterator[str]:
+        yield from self._topic_problems()
+        yield from self._source_problems()
+        for name in _SERIALIZERS:
+            yield from _refusal(partial(serializer, name, getattr(self, name)))
+        for name, why in _OTHERS.items():
+            if name in self.settings:
+                yield f"{name} cannot be set: {why}."
+        wrong_hosts = list(_refusal(lambda: self.servers))
+        yield from wrong_hosts
+        servers = ["127.0.0.1:9092"] if wrong_hosts else list(self.servers)
+        yield from _producer_problems({name: self.settings[name] for name in self.settings.keys() - _OTHERS}, servers)
+
+    def _topic_problems(self) -> Iterator[str]:
         if (self.topic is None) == (self.topic_field is None):
             both = "both topic and topic_field are" if self.topic is not None else "neither topic nor topic_field is"
-            raise SettingError(
-                f'KafkaBolt: {both} given. Write topic="counts" for one topic, topic_field="where" for the field that '
-                "has each tuple's, or topic=a_function of the tuple."
+            yield (
+                f'{both} given. Write topic="counts" for one topic, topic_field="where" for the field that has each '
+                "tuple's, or topic=a_function of the tuple."
             )
         if not callable(self.topic) and (self.topic == "" or not isinstance(self.topic, (str, type(None)))):
-            raise SettingError(f"KafkaBolt: topic is {self.topic!r}; it is the name of a topic, or a function.")
-        if isinstance(self.topic, str):
+            yield f"topic is {self.topic!r}; it is the name of a topic, or a function."
+        elif isinstance(self.topic, str):
             try:
                 check_topic(self.topic)
             except InvalidTopic as error:
-                raise SettingError(f"KafkaBolt: {error.message}") from None
+                yield error.message
+
+    def _source_problems(self) -> Iterator[str]:
         for name in ("topic_field", "key", "value", "partition", "timestamp_ms"):
             given = getattr(self, name)
             if not (given is None or (isinstance(given, str) and given) or (callable(given) and name != "topic_field")):
                 wanted = _WANTED if name != "topic_field" else "it is the name of a field; a function goes into `topic`"
-                raise SettingError(f"KafkaBolt: {name} is {given!r}; {wanted}.")
+                yield f"{name} is {given!r}; {wanted}."
         headers = self.headers
         if headers is None or callable(headers):
             return
         rows = _pairs(headers)
         if not isinstance(rows, (list, tuple)) or not all(map(_is_header, rows)):
-            raise SettingError(
-                f'KafkaBolt: headers is {headers!r}; it is a dict such as {{"source": "name of a field"}}, a list of '
-                "such pairs, or a function of the tuple that returns one of the two with the headers' values."
+            yield (
+                f'headers is {headers!r}; it is a dict such as {{"source": "name of a field"}}, a list of such pairs, '
+                "or a function of the tuple that returns one of the two with the headers' values."
             )
+
+
+def _refusal(act: Callable[[], object]) -> Iterator[str]:
+    try:
+        act()
+    except SettingError as error:
+        yield error.message
+
+
+def _producer_problems(settings: dict[str, Any], servers: list[str]) -> Iterator[str]:
+    """Yield each problem of a producer's settings; it tells one at a time."""
+    removed: set[str] = set()
+    while found := list(_refusal(partial(ProducerConfig.of, {**settings, "bootstrap_servers": servers}))):
+        words = set(re.findall(r"\w+", found[0]))
+        # A setting that was taken out has its default now: what is said of it with that is not true.
+        if words & removed:
+            return
+        yield found[0]
+        named = words & settings.keys()
+        if not named:
+            return
+        removed |= named
+        settings = {name: value for name, value in settings.items() if name not in named}
 
 
 _WANTED = "it is the name of a field, or a function of the tuple"
@@ -178,7 +214,7 @@ def _is_header(row: object) -> bool:
 _OWN_KEYS = frozenset(f.name for f in dataclasses.fields(KafkaBoltConfig)) - {"headers", "settings"}
 _KINDS = {f.name: str(f.type) for f in dataclasses.fields(ProducerConfig)}
 # No passwords: every user of a machine can read its command lines.
-_PRODUCER_KEYS = frozenset(_KINDS) - {"partitioner", *_OTHERS, *_SERIALIZERS} - SECRETS
+_PRODUCER_KEYS = frozenset(_KINDS) - {"partitioner", *_OTHERS, *_SERIALIZERS} - SECRETS - OBJECTS
 
 
 def override_names() -> frozenset[str]:

@@ -43,3 +43,36 @@ def outcome_is_unknown(error: Exception) -> bool:
     # A batch that expired was never sent, unless it says so; it counts as a request without an answer.
     never_sent = isinstance(error, BatchExpired) and not isinstance(error, OutcomeUnknown)
     return isinstance(error, _MAY_BE_WRITTEN) and not never_sent
+
+
+class StaleTuple(StreamletError):
+    """A tuple of an attempt that is over (``topology.delivery: exactly-once``): it is not written."""
+
+
+class UntrackedTuple(StreamletError):
+    """A tuple belongs to no record of a spout."""
+
+    def __init__(self, where: str, component: str, stream: str) -> None:
+        super().__init__(
+            f"{component} emitted a tuple on stream {stream!r} that belongs to no record of a spout, and it came to a "
+            f"KafkaBolt ({where}). With topology.delivery=exactly-once each record is committed with the offsets of "
+            "what it was made of, and this one is made of nothing: it would be written again by each run that repeats "
+            "it. Emit in process, not in process_tick or initialize, and without anchors=[]."
+        )
+
+
+class TransactionsRefused(StreamletError):
+    """Kafka does not let the bolt write in transactions."""
+
+
+class TransactionalIdShared(StreamletError):
+    """Two producers have one transactional id, and fence each other."""
+
+    def __init__(self, where: str, times: int, seconds: float, timeout_s: float) -> None:
+        super().__init__(
+            f"The producer of {where} was fenced {times} times within {seconds:g} s. Either another program writes "
+            "with its transactional id, and each takes over from the other for ever. The id is made of the names of "
+            "topology and bolt; where two deployments share these and a cluster, give each its own: "
+            'KafkaBolt.spec(transactional_id="..."). Or its transactions take nearly as long as '
+            f"transaction_timeout_ms ({timeout_s:g} s) allows: raise that."
+        )

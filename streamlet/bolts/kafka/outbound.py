@@ -2,7 +2,8 @@
 
 A batch becomes a *delivery*, its records one *lot* for each topic (and partition, where tuples name one). A lot is
 offered to the producer, which never waits: it takes records until its memory is full, or refuses a topic that it does
-not know yet. Those that it refuses stay here and are offered again. A delivery is over when all its records are.
+not know yet. Those that it refuses stay here and are offered again. A delivery is over when all its records are. One
+with a lot whose topic is not known is *parted*: its other tuples are settled as their records are over.
 
 All of it runs on the worker's loop. Time is given in seconds.
 """
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 from streamlet.bolts.kafka.errors import RecordNotTaken
 from streamlet.bolts.kafka.record_maker import Records
 from streamlet.components.batch import Batch
+from streamlet.components.tuples import OPEN
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.producer import FutureRecordMetadata
 from streamlet.kafka.producer.errors import BufferExhausted
@@ -55,6 +57,12 @@ class Delivery:
     """Lots that were not taken whole, and parts of them that were taken and are not over."""
     failed: dict[int, Exception] = field(default_factory=dict)
     """Place in the batch -> why its record was not written."""
+    finished: list[Sequence[int]] = field(default_factory=list)
+    """Places whose records are over, part by part, while they wait for the others."""
+    parted: bool = False
+    """Whether its tuples are settled each with its own record."""
+    dropped: bool = False
+    """Its transaction was aborted, and its tuples have failed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -124,6 +132,8 @@ class Outbound:
     watch: Callable[[list[FutureRecordMetadata], Delivery, Sequence[int]], None]
     over: Callable[[Delivery], None]
     """Called with each delivery whose records are all written or failed."""
+    some_over: Callable[[Delivery, Sequence[int]], None] | None = None
+    """Called with places of a parted delivery whose records are written or failed; None: none is parted."""
     waiting: deque[Lot] = field(default_factory=deque)
     """Lots that were not taken whole, oldest first."""
     waiting_records: int = 0
@@ -142,7 +152,12 @@ class Outbound:
     @property
     def untracked(self) -> int:
         """The number of tuples under way that no spout sends again."""
-        return sum(delivery.batch.roots.count(0) for delivery in self.open)
+        return sum(
+            sum(tup.root == 0 and tup.state == OPEN for tup in delivery.batch.tuples)
+            if delivery.parted
+            else delivery.batch.roots.count(0)
+            for delivery in self.open
+        )
 
     def add(self, batch: Batch, records: Records, now: float) -> None:
         """Take in a batch, and offer its records."""
@@ -167,9 +182,13 @@ class Outbound:
             lot = self.waiting.popleft()
             place = lot.topic, lot.partition
             if place in behind or lot.offer_after > now:
+                # Rule: a lot's time counts from when it was first held up, also behind an older one. Counted from its
+                # own first offer, the lots of a topic that is not there would be over one after the other.
+                lot.waits_since = now if lot.waits_since is None else lot.waits_since
                 self.wait = self.wait or Wait.TOPIC
                 behind.add(place)
                 later.append(lot)
+                self._part(lot.delivery)
                 continue
             wait = self._offer(lot, now)
             if wait is Wait.MEMORY:
@@ -180,15 +199,44 @@ class Outbound:
                 self.wait = self.wait or wait
                 behind.add(place)
                 later.append(lot)
+                self._part(lot.delivery)
         later.extend(self.waiting)
         self.waiting = later
+
+    def drop(self) -> list[Delivery]:
+        """Offer nothing of the present deliveries any more; return them, each once."""
+        # Rule: records that the producer did not take are not offered again: they would go into the next transaction.
+        # Those that it took stay open until it says that they are over.
+        waiting, self.waiting = self.waiting, deque()
+        self.waiting_records, self.wait = 0, None
+        dropped = [delivery for delivery in self.open if not delivery.dropped]
+        for delivery in dropped:
+            delivery.dropped = True
+        for lot in waiting:
+            self._done(lot.delivery)
+        return dropped
 
     def part_over(self, delivery: Delivery, places: Sequence[int], failed: Sequence[tuple[int, KafkaError]]) -> None:
         """Note that records which the producer had taken are over."""
         self.under_way -= len(places)
         for at, error in failed:
             delivery.failed[places[at]] = error
+        if delivery.parted and self.some_over is not None:
+            self.some_over(delivery, places)
+        else:
+            delivery.finished.append(places)
         self._done(delivery)
+
+    def _part(self, delivery: Delivery) -> None:
+        """Have the tuples of a delivery settled each with its own record."""
+        # Rule: a topic that is not known holds up no tuple but its own. A batch is taken as it waited, and one bad
+        # record in it would keep all others open: soon as many as a spout may have.
+        if delivery.parted or self.some_over is None:
+            return
+        delivery.parted = True
+        for places in delivery.finished:
+            self.some_over(delivery, places)
+        delivery.finished.clear()
 
     def _done(self, delivery: Delivery) -> None:
         delivery.open -= 1

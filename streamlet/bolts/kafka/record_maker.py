@@ -77,7 +77,7 @@ def serializer(name: str, given: object) -> NamedSerializer | None:
     if callable(given):
         return lambda _topic, value: None if value is None else plain_bytes(given(value))
     raise SettingError(
-        f"KafkaBolt: {name} cannot be {given!r}: it is one of {', '.join(map(repr, NAMED))}, a function of the value, "
+        f"{name} cannot be {given!r}: it is one of {', '.join(map(repr, NAMED))}, a function of the value, "
         "or an object with a method serialize(topic, value)."
     )
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -19,6 +17,7 @@ from tests.marked_processes import Marked, streamlet
 from tests.patience import PATIENCE_S
 from tests.read_back import read_back
 from tests.seeds import seeds
+from tests.worker_pids import kill_worker
 
 pytestmark = pytest.mark.real
 
@@ -111,7 +110,7 @@ def test_a_killed_worker_loses_no_record(rig: Rig, seed: int) -> None:
     try:
         for kill in range(3):
             rig.until_written((kill + 1) * LINES // 5, run)
-            os.kill(int((rig.folder / f"pid.{(seed + kill) % 2}").read_text()), signal.SIGKILL)
+            kill_worker(rig.folder, (seed + kill) % 2, run)
             time.sleep(1.0)
         found, _ = rig.end_of(run)
     finally:

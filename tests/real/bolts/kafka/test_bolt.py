@@ -154,3 +154,30 @@ def test_what_the_broker_refuses_is_named_and_given_up_and_the_rest_is_written(
     spout = next(row for row in watch.statuses[-1].components if row.name == "read")
     assert spout.given_up == 1
     assert any("could not write a record" in line and "MessageTooLarge" in line for line in watch.texts), watch.texts
+
+
+def test_a_topic_that_is_missing_keeps_no_other_tuple_of_its_batch_from_being_acked(
+    kafka4: DevCluster, make_topic: Callable[..., str]
+) -> None:
+    """One record in ten goes to it; it fails after ``max_block_ms``, when the others were acked long before."""
+    lines, there = make_topic(kafka4), make_topic(kafka4)
+    write(
+        kafka4, lines, *((None, f"{'missing' if n % 10 == 3 else there},k,{n},,{n + 1}".encode()) for n in range(150))
+    )
+
+    class Copied(Topology):
+        config = {"topology.max.spout.pending": 60}
+        read = KafkaSpout.spec(
+            config=SpoutConfig(KafkaHosts(kafka4.bootstrap_servers), lines, id=lines, on_poison="skip", retry_limit=1)
+        )
+        fields = Fields.spec(inputs=[read])
+        out = KafkaBolt.spec(
+            inputs=[fields], hosts=kafka4.bootstrap_servers, topic_field="topic", value="value", max_block_ms=2000
+        )
+
+    _, watch = run(Copied)
+    assert Counter(row.value for row in read_back(kafka4, there, 135)) == Counter(
+        b"%d" % n for n in range(150) if n % 10 != 3
+    )
+    rows = [next(row for row in status.components if row.name == "out") for status in watch.statuses]
+    assert max(row.acked for row in rows if not row.failed) >= 135

@@ -45,7 +45,6 @@ class Words(Spout):
         ({"key": 7}, "key is 7; it is the name of a field, or a function of the tuple"),
         ({"headers": {"a": 7}}, "headers is {'a': 7}; it is a dict such as"),
         ({"value_serializer": "avro"}, "value_serializer cannot be 'avro'"),
-        ({"transactional_id": "x"}, "transactional_id cannot be set: its records belong to no transaction"),
         ({"bootstrap_servers": "k:1"}, "bootstrap_servers cannot be set: the bolt's brokers are its hosts"),
         ({"linger": 5}, "KafkaBolt: .*linger.*linger_ms"),
         ({"acks": 2}, "acks = 2 is not possible"),
@@ -79,10 +78,31 @@ def test_a_command_line_changes_own_and_producers_settings() -> None:
     assert codec.producer_config().compression_type == "none"
 
 
+def test_all_that_is_wrong_is_said_at_once_a_line_each() -> None:
+    """What the bolt refuses, and what its producer does; nothing twice, nothing that the rest makes right."""
+    wrong = {"key": 7, "acks": 2, "linger_ms": -1, "retry_backoff_ms": 5000, "retry_backoff_max_ms": "x"}
+    with pytest.raises(SettingError) as caught:
+        KafkaBolt.spec(
+            inputs=["x"], topic="no such/name", hosts=7, bootstrap_servers="k:1", value_serializer="avro", **wrong
+        )
+    lines = caught.value.message.split("\n")
+    assert all(line.startswith("KafkaBolt: ") for line in lines)
+    begins = [line.removeprefix("KafkaBolt: ").split()[0] for line in lines]
+    assert sorted(begins) == sorted(
+        ["topic", "key", "value_serializer", "bootstrap_servers", "hosts", "acks", "linger_ms", "retry_backoff_max_ms"]
+    ), lines
+
+
+def test_a_contradiction_of_two_settings_is_one_problem() -> None:
+    with pytest.raises(SettingError) as caught:
+        KafkaBolt.spec(
+            inputs=["x"], topic="t", hosts="kafka://k:1", retry_backoff_ms=9, retry_backoff_max_ms=5, batch_size=-1
+        )
+    assert len(caught.value.message.split("\n")) == 2
+
+
 def test_no_password_and_no_code_is_taken_from_a_command_line() -> None:
-    assert {"ssl_password", "sasl_plain_password", "partitioner", "headers", "transactional_id"}.isdisjoint(
-        KafkaBolt.override_keys()
-    )
+    assert {"ssl_password", "sasl_plain_password", "partitioner", "headers"}.isdisjoint(KafkaBolt.override_keys())
     with pytest.raises(SettingError, match=r"linger_ms = '5x' must be a whole number"):
         config().with_text({"linger_ms": "5x"})
 

@@ -52,7 +52,15 @@ class Rig:
         self.producer = producer
         self.watched: list[tuple[list[Any], Delivery, Sequence[int]]] = []
         self.over: list[Delivery] = []
-        self.out = Outbound(producer, 60.0, lambda *row: self.watched.append(row), self.over.append)
+        self.some: list[list[int]] = []
+        """Places of parted deliveries that are over."""
+        self.out = Outbound(
+            producer,
+            60.0,
+            lambda *row: self.watched.append(row),
+            self.over.append,
+            lambda _delivery, places: self.some.append([*places]),
+        )
 
     def add(self, *values: Any, topic: Any = "t", now: float = 0.0, **columns: Any) -> None:
         records = Records(len(values), topic, list(values), **columns)
@@ -177,3 +185,66 @@ def test_a_later_record_of_a_topic_waits_behind_an_earlier_one_though_the_topic_
     assert rig.producer.took == []
     rig.out.offer(2 * OFFER_AGAIN_S)
     assert [value for _, value in rig.producer.took] == [b"a", b"b"]
+
+
+def test_what_was_dropped_is_not_offered_again_and_is_over_when_the_producer_says_so() -> None:
+    rig = Rig(Producer(room=1))
+    rig.add(b"a", b"b")
+    rig.add(b"c")
+    dropped = rig.out.drop()
+    assert [len(delivery.batch) for delivery in dropped] == [2, 1]
+    assert [len(delivery.batch) for delivery in rig.over] == [1], "nothing of it was taken"
+    rig.producer.room = 9
+    rig.out.offer(0.0)
+    assert [value for _, value in rig.producer.took] == [b"a"]
+    rig.part_over()
+    assert len(rig.over) == 2
+    assert rig.out.drop() == []
+
+
+def test_a_topic_that_is_not_known_keeps_no_other_tuple_of_its_batch_open() -> None:
+    """Whether its records were over before the lot was offered again or come to be over later."""
+    rig = Rig(Producer())
+    rig.add(b"a", b"b", b"c", topic=["t", "unknown", "t"])
+    assert rig.some == []
+    rig.part_over([(1, RecordTooLarge("c"))])
+    assert (rig.some, rig.over) == ([[0, 2]], [])
+    assert next(iter(rig.out.open)).failed.keys() == {2}
+    rig.producer.known.add("unknown")
+    rig.out.offer(2 * OFFER_AGAIN_S)
+    rig.part_over()
+    assert rig.some == [[0, 2], [1]] and len(rig.over) == 1 and not rig.out.open
+
+
+def test_of_a_batch_that_waits_for_memory_and_then_for_a_topic_what_is_over_is_told_once() -> None:
+    rig = Rig(Producer(room=1))
+    rig.add(b"a", b"b", topic=["t", "unknown"])
+    rig.producer.room = 0
+    rig.add(b"c", b"d", topic=["t", "unknown"])
+    rig.part_over()
+    assert rig.some == [[0]]
+    rig.producer.room = 9
+    rig.out.offer(1.0)
+    rig.part_over()
+    assert rig.some == [[0], [0]] and rig.over == []
+    rig.out.offer(100.0)
+    rig.out.offer(200.0)
+    assert [delivery.failed.keys() for delivery in rig.over] == [{1}, {1}]
+
+
+def test_without_a_call_for_parts_a_batch_stays_whole() -> None:
+    rig = Rig(Producer())
+    rig.out.some_over = None
+    rig.add(b"a", b"b", topic=["t", "unknown"])
+    rig.part_over()
+    assert rig.over == [] and len(rig.out.open) == 1
+    rig.out.offer(61.0)
+    assert [delivery.failed.keys() for delivery in rig.over] == [{1}]
+
+
+def test_lots_of_a_topic_that_is_not_there_are_over_together_and_not_one_after_the_other() -> None:
+    rig = Rig(Producer())
+    rig.add(b"a", topic="unknown", now=0.0)
+    rig.add(b"b", topic="unknown", now=1.0)
+    rig.out.offer(62.0)
+    assert len(rig.over) == 2 and rig.out.waiting_records == 0

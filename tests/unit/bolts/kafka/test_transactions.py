@@ -1,0 +1,274 @@
+"""Transactions on a scripted producer: what an answer of Kafka's leads to, and which errors end the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streamlet.base.clock import ManualClock
+from streamlet.bolts.kafka.epochs import CommitPhase
+from streamlet.bolts.kafka.errors import TransactionalIdShared, TransactionsRefused, UntrackedTuple
+from streamlet.bolts.kafka.transactions import Transactions, is_records_own
+from streamlet.components.epoch_tuples import BEGIN, COMMIT, END, EndOfEpoch
+from streamlet.kafka.broker_errors import (
+    CoordinatorNotAvailable,
+    IllegalGeneration,
+    MessageTooLarge,
+    ProducerFenced,
+    TopicAuthorizationFailed,
+)
+from streamlet.kafka.errors import BrokerError, KafkaError
+from streamlet.kafka.producer.errors import OutcomeUnknown, ProducerClosed, TransactionAborted, TransactionFailed
+from streamlet.tracking.roots import STEP, first_root
+
+ROOT = first_root(1, 1)
+
+
+class Steps:
+    """The calls of a producer's transactions; an answer comes when the test gives it."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.result: Any = None
+        self.is_lost = False
+        self.error: Exception | None = None
+        self.trouble: Exception | None = None
+
+    def initialize(self) -> None:
+        self.calls.append("initialize")
+
+    def begin(self) -> None:
+        self._call("begin")
+
+    def commit(self, ends: Sequence[Any]) -> None:
+        self._call("commit")
+
+    def abort(self) -> None:
+        self._call("abort")
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if self.is_lost:
+            assert self.error is not None
+            raise self.error
+
+    def ended(self) -> Any:
+        result, self.result = self.result, None
+        return result
+
+    def fence(self) -> None:
+        self.is_lost, self.error = True, ProducerFenced("Ending a transaction")
+
+
+class Rig:
+    """One task's transactions; ``said`` has what happened to batches and tuples."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.steps = Steps()
+        self.said: list[Any] = []
+        self.it = Transactions(
+            "topic 'out'",
+            self.clock,
+            self._shared,
+            lambda: None,
+            self._write,
+            lambda: self.said.append("drop"),
+            lambda what: self.said.append(("ack", getattr(what, "name", None))),
+            lambda what: self.said.append(("fail", getattr(what, "name", None))),
+        )
+        self.tell(BEGIN)
+        self.answer()
+        self.said.clear()
+
+    def _write(self, batch: Any, refused: Sequence[int]) -> None:
+        self.said.append(("write", batch.name, [*refused]))
+
+    def _shared(self) -> Any:
+        def steps(heard: Callable[[], None]) -> Steps:
+            return self.steps
+
+        config = SimpleNamespace(transaction_timeout_ms=60_000)
+        producer = SimpleNamespace(transaction_steps=steps, connections=lambda: "connections: 1 idle.", config=config)
+        return SimpleNamespace(producer=producer, leave=lambda wait_s: None)
+
+    def tell(self, *kinds: str, number: int = 0) -> None:
+        rows = [("lines", 0, 7, -1, "")]
+        end = EndOfEpoch("group", 1, "member", None, rows).told()
+        tuples = [
+            SimpleNamespace(values=(kind, end if kind == END else None), root=ROOT + number * STEP, name=kind)
+            for kind in kinds
+        ]
+        self.it.told(Batch(tuples, name="told"))  # type: ignore[arg-type]  # a stand-in
+
+    def send(self, *numbers: int | None, name: str = "batch") -> None:
+        roots = [0 if number is None else ROOT + number * STEP for number in numbers]
+        self.it.take(Batch([], roots, name))  # type: ignore[arg-type]  # a stand-in
+
+    def answer(self, error: KafkaError | None = None) -> None:
+        self.steps.result = SimpleNamespace(error=error)
+        self.it.poll()
+
+    @property
+    def phase(self) -> CommitPhase:
+        return self.it.epochs.phase
+
+
+class Batch(SimpleNamespace):
+    """Tuples of one task, as far as transactions look at them."""
+
+    def __init__(self, tuples: list[Any], roots: Sequence[int] = (), name: str = "") -> None:
+        super().__init__(tuples=tuples, roots=roots, name=name, task=1, component="upper", stream="default")
+
+    def __len__(self) -> int:
+        return len(self.tuples)
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_an_untracked_tuple_that_was_held_ends_the_run_and_what_is_behind_it_is_taken(rig: Rig) -> None:
+    rig.send(1)
+    rig.tell(END, COMMIT, number=2)
+    rig.send(None, name="untracked")
+    rig.send(3, name="behind")
+    rig.answer()
+    assert rig.said[-1] == ("write", "behind", [])
+    with pytest.raises(UntrackedTuple):
+        rig.it.raise_refusal()
+    with pytest.raises(UntrackedTuple):
+        rig.send(4)
+
+
+def test_an_untracked_tuple_ends_the_run_at_once(rig: Rig) -> None:
+    with pytest.raises(UntrackedTuple):
+        rig.send(None)
+
+
+def test_a_producer_that_is_fenced_after_its_commit_is_replaced_and_nothing_that_waited_is_dropped(rig: Rig) -> None:
+    rig.send(1)
+    rig.tell(END, COMMIT, number=2)
+    rig.send(3, name="next")
+    rig.steps.fence()
+    rig.answer()
+    assert rig.phase is CommitPhase.CLOSED
+    assert rig.said[-1] == ("write", "next", [0]), "refused: its attempt is over"
+    rig.steps.is_lost = False
+    rig.tell(BEGIN, number=5)
+    assert rig.steps.calls[-1] == "initialize"
+
+
+def test_a_producer_that_is_fenced_when_a_transaction_begins_is_replaced(rig: Rig) -> None:
+    rig.steps.fence()
+    rig.send(1)
+    assert rig.said == [("write", "batch", [])]
+    rig.it.poll()
+    assert rig.phase is CommitPhase.CLOSED
+
+
+@pytest.mark.parametrize(
+    ("error", "own"),
+    [
+        (OutcomeUnknown("No answer."), False),
+        (ProducerClosed("Closed."), False),
+        (TransactionAborted("Aborted."), False),
+        (MessageTooLarge("Writing"), True),
+    ],
+)
+def test_an_outage_is_no_fault_of_a_record(error: Exception, own: bool) -> None:
+    assert is_records_own(error) is own
+
+
+def refuse_commits(rig: Rig, times: int, cause: BrokerError) -> None:
+    for number in range(10, 10 + 10 * times, 10):
+        rig.tell(BEGIN, number=number)
+        rig.send(number + 1)
+        rig.tell(END, COMMIT, number=number + 2)
+        error = TransactionFailed(str(cause))
+        error.__cause__ = cause
+        rig.answer(error)
+        rig.answer()
+
+
+def test_a_refusal_that_time_does_not_change_ends_the_run_after_some_in_a_row(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    cause = TopicAuthorizationFailed("Storing the offset of lines-0")
+    refuse_commits(rig, 4, cause)
+    rig.it.raise_refusal()
+    with pytest.raises(TransactionsRefused, match="Storing the offset of lines-0"):
+        refuse_commits(rig, 2, cause)
+    warned = [record for record in caplog.records if "is aborted" in record.getMessage()]
+    assert len(warned) == 1 and warned[0].levelname == "WARNING"
+
+
+def test_a_refusal_about_the_group_is_a_warning_and_ends_no_run(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    refuse_commits(rig, 8, IllegalGeneration("Storing the offset of lines-0"))
+    rig.it.raise_refusal()
+    assert "the same cluster?" in caplog.text
+
+
+def test_a_commit_in_between_begins_the_count_of_refusals_again(rig: Rig) -> None:
+    cause = TopicAuthorizationFailed("Storing")
+    refuse_commits(rig, 4, cause)
+    rig.tell(BEGIN, number=100)
+    rig.send(101)
+    rig.tell(END, COMMIT, number=102)
+    rig.answer()
+    rig.send(103)
+    rig.tell(BEGIN, number=104)
+    rig.answer()
+    refuse_commits(rig, 1, cause)
+    rig.it.raise_refusal()
+
+
+def test_an_answer_that_does_not_come_is_said_with_its_cause_and_again_each_minute(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.steps.fence()
+    rig.it.poll()
+    rig.steps.is_lost = False
+    caplog.clear()
+    rig.tell(BEGIN, number=5)
+    rig.steps.trouble = CoordinatorNotAvailable("Finding the coordinator")
+    for _ in range(30):
+        rig.it.poll()
+        rig.clock.advance(1.0)
+    (told,) = caplog.messages
+    for part in (
+        *("taking over from earlier producers, for 2 s", "Finding the coordinator", "connections: 1 idle."),
+        "transaction.state.log.replication.factor",
+    ):
+        assert part in told
+    rig.clock.advance(60.0)
+    rig.it.poll()
+    assert len(caplog.messages) == 2
+
+
+def fence_in_transactions(rig: Rig, times: int, age_s: float) -> None:
+    for number in range(10, 10 + 10 * times, 10):
+        rig.tell(BEGIN, number=number)
+        rig.answer()
+        rig.send(number + 1)
+        rig.clock.advance(age_s)
+        rig.steps.fence()
+        rig.it.poll()
+        rig.steps.is_lost = False
+
+
+def test_producers_that_fence_each_other_end_the_run_and_both_causes_are_named(rig: Rig) -> None:
+    with pytest.raises(TransactionalIdShared, match=r"another program.*transaction_timeout_ms \(60 s\)"):
+        fence_in_transactions(rig, 6, 1.0)
+
+
+def test_a_transaction_that_kafka_aborted_for_its_age_blames_no_other_program(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamlet.bolts.kafka.transactions.FENCED_OFTEN_S", 1e6)
+    fence_in_transactions(rig, 6, 61.0)
+    rig.it.raise_refusal()
