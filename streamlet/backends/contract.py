@@ -56,6 +56,8 @@ class ComponentStatus:
     p99_ms: float | None = None
     given_up: int = 0
     """Messages that a spout has given up, and untracked tuples that a bolt failed: nobody sends them again."""
+    kept: int = 0
+    """Of the messages given up, those that the spout keeps as dead letters."""
     lost: int = 0
     """Untracked tuples that reached nobody, of a bolt; records that the source has no more, of a spout."""
     open: int = 0
@@ -67,6 +69,7 @@ class ComponentStatus:
     wait_ms: int = 0
     """How long a tuple that a spout emits now is estimated to wait in queues; 0 for bolts."""
     metrics: Mapping[str, float] = field(default_factory=dict)
+    """What its tasks that run now report, added up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class InlineBackend:
 
         complaints = Complaints(tell, self._clock, errors.append)
         shared = WorkerContext(
-            plan=make_plan(request.topology, 1),
+            plan=make_plan(request.topology, 1, request.conf),
             worker=0,
             epoch=1,
             topology_id=str(uuid.UUID(int=random.Random(seed).getrandbits(128))) if seed else str(uuid.uuid4()),

@@ -111,7 +111,7 @@ class RunCoordinator:
         # Every deadline of a worker is one of this clock. A coordinator that was stopped for a day has not heard them
         # for a day, and what they said meanwhile is read before the next second passes.
         self.awake = AwakeClock(self.clock, STALL_S)
-        self.plan: Plan = make_plan(request.topology, request.workers)
+        self.plan: Plan = make_plan(request.topology, request.workers, request.conf)
         self.run_id = uuid.uuid4().bytes
         self.secret = secrets.token_bytes(32)
         self.directory = run_folder()
@@ -132,6 +132,8 @@ class RunCoordinator:
         self.lost: Counter[str] = Counter()
         """Bolt -> untracked tuples that waited for it in workers that died."""
         self.failure: RunFailed | None = None
+        self._began: float | None = None
+        """When all workers stood for the first time."""
         self.complaints: list[str] = []
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -238,10 +240,20 @@ class RunCoordinator:
     def _look_for_end(self, now: float) -> None:
         if self.stop.asked:
             self._do(self.supervisor.end("interrupted", now))
-        elif self.request.seconds is not None and self.clock.monotonic() - self.started >= self.request.seconds:
+        elif self._time_is_over():
             self._do(self.supervisor.end("time", now))
         else:
             self.stop.drain_s = self.supervisor.drain_limit_s
+
+    def _time_is_over(self) -> bool:
+        # Rule: the seconds of a run count from the moment at which all its workers stood. Counted from the command, a
+        # run on a machine with much to do could be over before any tuple was emitted, and end well. How long workers
+        # and components may take to start is bounded by times of their own.
+        if self.request.seconds is None or not self.supervisor.began:
+            return False
+        if self._began is None:
+            self._began = self.clock.monotonic()
+        return self.clock.monotonic() - self._began >= self.request.seconds
 
     def _wait_for_closing(self) -> None:
         """Read the messages of closing workers: for some seconds, or one after a failure."""
@@ -548,8 +560,9 @@ class RunCoordinator:
         beat = self.beats.pop(worker, None)
         # The spouts of a replacement start over: what the old ones had still to send again is counted no more.
         for task_id, snapshot in beat.tasks.items() if beat else ():
+            # What its components reported may be of a state that is gone with it.
             gone = dict.fromkeys(("unreplayed", "open", *GAUGES), 0)
-            name, last = self._component_of(task_id), {**snapshot, **gone}
+            name, last = self._component_of(task_id), {**snapshot, **gone, "metrics": {}}
             # One sum and no list: a worker may be replaced any number of times.
             self.ended_totals[name] = merged(self.ended_totals[name], last) if name in self.ended_totals else last
         if beat is not None and beat.queued:

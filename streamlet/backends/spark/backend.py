@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from streamlet.backends.contract import Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.run_coordinator import RunCoordinator
 from streamlet.backends.spark import preflight
 from streamlet.backends.spark.jobs import SparkJobs, run_tasks, spark_thread
 from streamlet.backends.spark.launcher import SlotLauncher
-from streamlet.backends.spark.masters import DEFAULT_MASTER, check_slots, parse_master, too_few_slots
+from streamlet.backends.spark.masters import DEFAULT_MASTER, check_slots, holders_text, parse_master, too_few_slots
 from streamlet.backends.spark.shipping import make_archive
 from streamlet.backends.spark.spark_session import (
     Cancelled,
     Executor,
     Session,
     active_session,
+    given_session,
     open_session,
     wait_for_executors,
 )
@@ -28,9 +32,6 @@ from streamlet.base.errors import BadInput
 from streamlet.base.log_line import RUN_LOGGER
 from streamlet.runtime.links.server import bind_socket
 from streamlet.runtime.worker.log_lines import line_now
-
-SLOTS_S = 60.0
-"""Seconds for a cluster's executors to register once the session is up."""
 
 LOCAL_S = 300.0
 """Seconds for all executors of a local master: a starved machine takes minutes."""
@@ -41,19 +42,26 @@ TOLD_AFTER_S = 5.0
 PROBE_S = 300.0
 """Seconds for the first Python tasks; executors may be started for them."""
 
+CANCEL_S = 5.0
+"""Seconds for a cancelled probe to end."""
+
 MOST_PROBES = 64
 
 
 class SparkBackend:
     """Workers in slots of Spark executors.
 
-    An active session of this process is used and left as it was; otherwise one is started on ``request.master`` and
-    stopped at the end.
+    ``session``, a ``pyspark.sql.SparkSession``, is used and left as it was; without one the active session of this
+    process, or that of its ``spark-submit``. Where there is none, one is started on ``request.master`` and stopped at
+    the end. Raises BadInput for a session of Spark Connect.
     """
 
     name = "spark"
 
-    def __init__(self, debug: bool = False) -> None:
+    def __init__(self, session: Any = None, *, debug: bool = False) -> None:
+        if session is not None:
+            preflight.check_given(session)
+        self._given = session
         self._debug = debug
 
     def run(self, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
@@ -66,14 +74,21 @@ class SparkBackend:
             raise BadInput("Spark executors import the topology from its file; a topology without one runs inline.")
         preflight.check_packages(preflight.installed_versions())
         archive = make_archive(request.file)
-        logging.getLogger("py4j").setLevel(logging.WARNING)
+        with _quiet_py4j():
+            return self._run_on_session(archive, request, observer, stop, started)
+
+    def _run_on_session(
+        self, archive: bytes, request: RunRequest, observer: Observer, stop: Stop, started: float
+    ) -> RunResult:
         try:
-            session = active_session() or self._start(request, observer, stop)
+            session = self._standing(request) or self._start(request, observer, stop)
         except Cancelled:
             return _cancelled_result(started)
         stop.on_kill(session.kill)
         try:
-            preflight.check_session(session.conf())
+            preflight.check_session(session.conf(), request.workers)
+            if warning := preflight.overhead_warning(session.master, session.conf()):
+                observer.on_event(line_now("warning", warning, RUN_LOGGER))
             found = _await_slots(session, request, observer, stop)
             _probe(session, request.workers, stop)
             took = time.monotonic() - started
@@ -84,6 +99,17 @@ class SparkBackend:
         finally:
             session.close()
 
+    def _standing(self, request: RunRequest) -> Session | None:
+        """Return the session that is there already. Raises BadInput where another master was asked for."""
+        session = given_session(self._given) if self._given is not None else active_session()
+        if session is not None and request.master not in (None, session.master):
+            session.close()
+            raise BadInput(
+                f"The master {request.master} was asked for, and this program has a Spark session on {session.master} "
+                "already, which would be used. Leave the master out, or stop that session first."
+            )
+        return session
+
     def _start(self, request: RunRequest, observer: Observer, stop: Stop) -> Session:
         assert request.file is not None
         master = parse_master(request.master or DEFAULT_MASTER, len(os.sched_getaffinity(0)))
@@ -91,21 +117,35 @@ class SparkBackend:
         check_slots(master, request.workers)
         preflight.check_reachable(master)
         _say(observer, f"Starting Spark on {master.url}")
-        return open_session(master, f"streamlet {request.file.name}", self._debug, lambda: stop.asked, stop.on_kill)
+        name = f"streamlet {request.topology.name} ({request.file.name})"
+        return open_session(master, name, self._debug, lambda: stop.asked, stop.on_kill, request.workers)
 
     def _run(self, session: Session, archive: bytes, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
         assert request.file is not None
         coordinator = RunCoordinator(request, observer, stop, self._debug)
         stop.on_kill(lambda: shutil.rmtree(coordinator.directory, ignore_errors=True))
         run_id, secret = coordinator.run_id, coordinator.secret
-        folder = str(Path.cwd()) if session.local else None
-        jobs = SparkJobs(session, archive, run_id, secret, str(request.file.absolute()), folder)
+        folder = str(Path.cwd()) if session.here else None
+        jobs = SparkJobs(session, archive, run_id, secret, request.topology.name, str(request.file.absolute()), folder)
+        stop.on_kill(jobs.kill)
         host = session.driver_host()
-        launcher = SlotLauncher(jobs, host, host if session.local else "", run_id, secret)
+        launcher = SlotLauncher(jobs, host, host if session.here else "", run_id, secret)
         try:
             return coordinator.run(launcher)
         finally:
             jobs.close()
+
+
+@contextlib.contextmanager
+def _quiet_py4j() -> Iterator[None]:
+    """Keep py4j's debug lines out of logs while entered."""
+    logger = logging.getLogger("py4j")
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _say(observer: Observer, text: str) -> None:
@@ -123,17 +163,25 @@ def _await_slots(session: Session, request: RunRequest, observer: Observer, stop
         slots, busy = _slots(found)
         return len(found) >= least and (slots - busy >= wanted or (session.local and slots < wanted))
 
-    limit_s = LOCAL_S if session.local else SLOTS_S
+    limit_s = LOCAL_S if session.local else request.conf["streamlet.spark.slots.timeout.secs"]
     executors = wait_for_executors(session, enough, min(limit_s, TOLD_AFTER_S), lambda: stop.asked)
     if not enough(executors):
         _say(observer, f"Waiting for executors, for up to {limit_s:g} s: {_executors_text(executors)} so far")
-        executors = wait_for_executors(session, enough, limit_s - TOLD_AFTER_S, lambda: stop.asked)
+        executors = wait_for_executors(session, enough, max(0.0, limit_s - TOLD_AFTER_S), lambda: stop.asked)
     slots, busy = _slots(executors)
     if slots - busy < wanted:
-        raise BadInput(too_few_slots(session.master, request.workers, slots, busy))
+        holders = _holders(session, executors)
+        raise BadInput(too_few_slots(session.master, request.workers, slots, busy, holders))
     if dynamic:
         return "executors started as workers need them"
     return _executors_text(executors)
+
+
+def _holders(session: Session, executors: list[Executor]) -> str:
+    conf = session.conf()
+    reported = _slots(executors)[0] * float(conf.get("spark.task.cpus", "1"))
+    own, most, driver = session.application_id(), conf.get("spark.cores.max"), session.driver_host()
+    return holders_text(session.cluster(), own, session.running_jobs(), reported, most, driver)
 
 
 def _executors_text(executors: list[Executor]) -> str:
@@ -164,16 +212,39 @@ def _probe(session: Session, workers: int, stop: Stop) -> None:
 
         thread = spark_thread(run_probe, "preflight")
         thread.start()
-        if not _ended_within(thread, PROBE_S, stop):
-            session.context.cancelJobGroup(group)
-            thread.join(PROBE_S)
+        try:
+            ended = _ended_within(thread, PROBE_S, stop)
+        finally:
+            # However the wait ends: a session that the user goes on with would keep the job, and its slots.
+            if thread.is_alive():
+                _cancel_probe(session, group, thread)
+        if not ended:
             raise BadInput(
                 f"Spark ran no Python task within {PROBE_S:g} s: the master {session.master} has no free slot, or its "
-                "executors do not come up. Its web page shows who holds the cores."
+                f"executors do not come up. {_holders(session, session.executors())} Its web page and the logs of "
+                "its workers say more."
             )
     if failure:
         raise BadInput(preflight.explain_probe(failure[0]))
-    preflight.judge(preflight.read_reports(found), address)
+    preflight.judge(preflight.read_reports(found), address, session.spark.version)
+
+
+def _cancel_probe(session: Session, group: str, probe: threading.Thread) -> None:
+    """Cancel the probe's job; wait at most CANCEL_S seconds for its end."""
+    deadline = time.monotonic() + CANCEL_S
+
+    def cancel() -> None:
+        # Again and again: Spark forgets a cancel that comes before the job.
+        while probe.is_alive() and time.monotonic() < deadline:
+            with contextlib.suppress(Exception):  # py4j raises half a dozen kinds when the JVM is gone
+                session.context.cancelJobGroup(group)
+            probe.join(0.2)
+
+    # On another thread: a signal may have interrupted a call of py4j on this one, whose connection serves one at a
+    # time.
+    canceller = threading.Thread(target=cancel, name="cancel preflight", daemon=True)
+    canceller.start()
+    canceller.join(CANCEL_S)
 
 
 def _ended_within(thread: threading.Thread, timeout_s: float, stop: Stop) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,14 @@ class SparkJobs:
     """Slots as Spark jobs; see ``launcher.Jobs``. ``close`` takes the archive back from the executors."""
 
     def __init__(
-        self, session: Session, archive: bytes, run_id: bytes, secret: bytes, file: str, folder: str | None
+        self,
+        session: Session,
+        archive: bytes,
+        run_id: bytes,
+        secret: bytes,
+        topology: str,
+        file: str,
+        folder: str | None,
     ) -> None:
         self._session = session
         # A broadcast variable, not addPyFile: that cannot be taken back from a session that goes on, breaks the session
@@ -23,8 +31,11 @@ class SparkJobs:
         self._archive = session.context.broadcast(archive)
         self._run_id = run_id
         self._secret = secret
+        self._topology = topology
         self._file = file
         self._folder = folder
+        self._running: set[str] = set()
+        """Groups of the slots that run. Slots' threads write, ``kill`` reads a copy."""
 
     def _group(self, worker: int, epoch: int) -> str:
         return f"streamlet-{self._run_id.hex()}-{worker}.{epoch}"
@@ -33,19 +44,33 @@ class SparkJobs:
         host = make_host(
             Slot(self._archive, address, self._run_id, self._secret, worker, epoch, self._file, self._folder)
         )
+        group = self._group(worker, epoch)
+        description = f"streamlet {self._topology}: worker {worker}, epoch {epoch}"
+        self._running.add(group)
         try:
-            rows = run_tasks(
-                self._session, host, EXIT_SCHEMA, 1, self._group(worker, epoch), f"streamlet worker {worker}.{epoch}"
-            )
+            rows = run_tasks(self._session, host, EXIT_SCHEMA, 1, group, description)
         except Exception as error:  # noqa: BLE001 - py4j and Spark raise a dozen kinds; the slot is gone with each
             said = str(error)
-            if "cancelled" in said and self._group(worker, epoch) in said:
+            if "cancelled" in said and group in said:
                 return "was cancelled"
             return f"was lost by Spark: {error_line(said)}"
+        finally:
+            self._running.discard(group)
         return str(rows[0]["why"])
 
     def cancel(self, worker: int, epoch: int) -> None:
         self._session.context.cancelJobGroup(self._group(worker, epoch))
+
+    def kill(self) -> None:
+        """Cancel every slot, and wait for nothing. For signal handlers."""
+        # On another thread: a handler may interrupt a call of py4j on its own thread, whose connection serves one at a
+        # time.
+        threading.Thread(target=self._cancel_all, args=(tuple(self._running),), name="kill", daemon=True).start()
+
+    def _cancel_all(self, groups: tuple[str, ...]) -> None:
+        for group in groups:
+            with contextlib.suppress(Exception):  # py4j raises half a dozen kinds when the JVM is gone
+                self._session.context.cancelJobGroup(group)
 
     def alive(self) -> bool:
         return self._session.alive()

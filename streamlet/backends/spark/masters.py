@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from streamlet.base.errors import BadInput
 
@@ -20,7 +23,8 @@ class Master:
     """A master's URL, taken apart.
 
     ``local``: every executor is on this machine and of this run only. ``executors`` and ``slots`` are known of local
-    masters; ``addresses`` (host, port) of standalone ones.
+    masters; ``addresses`` (host, port) of standalone ones. ``loopback``: a standalone one that only this machine
+    reaches.
     """
 
     url: str
@@ -28,6 +32,12 @@ class Master:
     executors: int | None = None
     slots: int | None = None
     addresses: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def loopback(self) -> bool:
+        return bool(self.addresses) and all(
+            host in ("localhost", "[::1]") or host.startswith("127.") for host, _ in self.addresses
+        )
 
 
 def parse_master(url: str, cores: int) -> Master:
@@ -44,10 +54,20 @@ def parse_master(url: str, cores: int) -> Master:
             return Master(url, False, addresses=tuple((host, int(port)) for host, _, port in pairs))
     elif _OTHER.fullmatch(url):
         return Master(url, False)
+    if url.startswith("sc://"):
+        raise BadInput(
+            f"--master {url} is a server of Spark Connect. A topology's workers dial a coordinator in the "
+            "driver, which Connect keeps away from this program: give the master itself, spark://HOST:PORT."
+        )
     raise BadInput(
         f"--master {url!r} is not a Spark master. It is local-cluster[EXECUTORS,CORES,MIB] or local[CORES] on this "
         "machine, spark://HOST:PORT for a standalone cluster, yarn, or k8s://URL."
     )
+
+
+def cores_of(workers: int, each: str) -> int:
+    """Return the cores for so many workers. ``each``: spark.task.cpus, which may be a fraction."""
+    return math.ceil(workers * float(each))
 
 
 def check_slots(master: Master, workers: int) -> None:
@@ -56,12 +76,99 @@ def check_slots(master: Master, workers: int) -> None:
         raise BadInput(too_few_slots(master.url, workers, master.slots, 0))
 
 
-def too_few_slots(url: str, workers: int, slots: int, busy: int) -> str:
-    """Return the paragraph for a run that would wait for ever."""
+def too_few_slots(url: str, workers: int, slots: int, busy: int, holders: str = "") -> str:
+    """Return the paragraph for a run that would wait for ever. ``holders``: sentences about who has the cores."""
     occupied = f", {busy} of them occupied by other jobs" if busy else ""
     larger = f" or, here, --master 'local-cluster[{workers},1,1024]'" if url.startswith("local") else ""
+    free = slots - busy
+    fewer = (
+        f"Give --workers {free} (from Python: workers={free}){larger}, or give"
+        if free > 0
+        else f"Free some{larger}, or give"
+    )
     return (
         f"The topology wants {workers} workers, each of which holds a task slot for as long as it runs, and the master "
-        f"{url} has {slots} slots{occupied}. The missing workers would wait for ever. Give --workers "
-        f"{max(1, slots - busy)}{larger}, or give the application more cores."
+        f"{url} has {slots} slots{occupied}. The missing workers would wait for ever. {holders}{' ' if holders else ''}"
+        f"{fewer} the application more cores."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SparkApplication:
+    """An application of a standalone cluster, as its master tells it."""
+
+    id: str
+    name: str
+    user: str
+    cores: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """A standalone cluster, as its master tells it. Memory is the most that one worker has free, in MiB."""
+
+    workers: int
+    cores: int
+    used: int
+    memory_mib: int
+    applications: tuple[SparkApplication, ...]
+
+
+def holders_text(
+    view: ClusterView | None, own: str, jobs: Sequence[str], reported: float, most: str | None, driver: str
+) -> str:
+    """Say who holds the cores, as sentences; empty where nobody knows.
+
+    ``own``: this application's id; ``jobs``: descriptions of its running jobs; ``reported``: the cores of its executors
+    that have reported to ``driver``, an address; ``most``: its spark.cores.max.
+    """
+    said = [f"This application runs {_list(jobs)}."] if jobs else []
+    if view is None:
+        return " ".join(said)
+    if view.workers == 0:
+        return "The cluster has no living worker at all: start one, or look why they do not find their master."
+    said.append(f"Of the cluster's {view.cores} cores on {_count(view.workers, 'worker')}, {view.used} are taken")
+    others = [app for app in view.applications if app.id != own and app.cores]
+    if others:
+        said[-1] += ": " + ", ".join(
+            f"{app.cores} by {app.name} of {app.user} ({app.id})" for app in sorted(others, key=lambda app: -app.cores)
+        )
+    said[-1] += "."
+    mine = sum(app.cores for app in view.applications if app.id == own)
+    if mine > reported:
+        said.append(
+            f"This application was given {_count(mine, 'core')}, and executors of {reported:g} have reported: can they "
+            f"reach the driver at {driver}? If not, set spark.driver.host to an address of this machine that they can "
+            "reach, and open the way."
+        )
+    elif most is not None and mine >= int(most):
+        said.append(f"This application has the {_count(mine, 'core')} that it may have (spark.cores.max).")
+    elif view.used < view.cores:
+        said.append(
+            f"The worker with the most memory left has {view.memory_mib} MiB: an executor wants spark.executor.memory."
+        )
+    return " ".join(said)
+
+
+def read_master_page(told: Mapping[str, Any]) -> ClusterView:
+    """Read what a standalone master's page says as JSON. Raises KeyError or TypeError for anything else."""
+    living = [worker for worker in told["workers"] if worker["state"] == "ALIVE"]
+    return ClusterView(
+        workers=len(living),
+        cores=sum(int(worker["cores"]) for worker in living),
+        used=sum(int(worker["coresused"]) for worker in living),
+        memory_mib=max((int(worker["memoryfree"]) for worker in living), default=0),
+        applications=tuple(
+            SparkApplication(str(app["id"]), str(app["name"]), str(app["user"]), int(app["cores"]))
+            for app in told["activeapps"]
+        ),
+    )
+
+
+def _list(texts: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}{'' if number == 1 else 's'}"

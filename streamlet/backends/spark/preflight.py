@@ -19,13 +19,21 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.backends.spark.masters import Master
-from streamlet.base.errors import BadInput
+from streamlet.base.errors import BadInput, WrongArgument
 
 OLDEST_JAVA = 17
 OLDEST_PYSPARK = (4, 1)
 REACH_S = 5.0
 """Seconds to reach an address, and to import the modules that are compiled."""
 INSTALL = "pip install 'streamlet-storm[spark]'"
+LEAST_ADDRESS_SPACE_MIB = 2048
+"""Measured: a worker reserves 1.6 GiB, most of it for pyarrow's allocator, and at 1.4 GiB could start no thread."""
+JVM_OVERHEAD_MIB, WORKER_MIB = 256, 160
+"""Measured: what an executor's JVM uses beside its heap, and a Python worker with nothing in its bolts."""
+NO_CONNECT = (
+    "A topology's workers dial a coordinator in the driver, and a session of Spark Connect has no driver of its own: "
+    "run topologies with a classic session."
+)
 COMPILED = ("msgpack", "crc32c", "cramjam")
 """Modules that every worker imports and that cannot travel: they are not pure Python."""
 
@@ -111,13 +119,100 @@ def check_reachable(master: Master) -> None:
         )
 
 
-def check_session(conf: Mapping[str, str]) -> None:
-    """Check a session that somebody else has made."""
+def check_connect(environ: Mapping[str, str]) -> None:
+    """Refuse a process that is set to Spark Connect."""
+    for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+        if environ.get(name):
+            raise BadInput(
+                f"This process is set to Spark Connect ({name}={environ[name]}). {NO_CONNECT} Unset {name}, and start "
+                "the program where the cluster's executors can reach it."
+            )
+
+
+def check_given(session: object) -> None:
+    """Refuse all but a classic SparkSession. Imports no pyspark."""
+    modules = [kind.__module__ for kind in type(session).__mro__]
+    if any(module.startswith("pyspark.sql.connect") for module in modules):
+        raise BadInput(
+            f"SparkBackend was given a session of Spark Connect. {NO_CONNECT} Make one with "
+            "SparkSession.builder.master(...), in a program that runs where the cluster's executors can reach it."
+        )
+    if not any(module == "pyspark.sql.session" for module in modules):
+        raise WrongArgument(f"SparkBackend takes a pyspark.sql.SparkSession, and {session!r} is not one.")
+
+
+def check_session(conf: Mapping[str, str], workers: int) -> None:
+    """Check the settings of a session that others may have made."""
     if conf.get("spark.speculation", "false") == "true":
         raise BadInput(
             "The Spark session has spark.speculation=true: Spark would start a second copy of a worker slot because "
             "its task never ends. Start the session with spark.speculation=false."
         )
+    if conf.get("spark.dynamicAllocation.enabled") == "true":
+        # Spark takes back executors without a task only: one that holds a worker never idles.
+        most, slots = conf.get("spark.dynamicAllocation.maxExecutors"), slots_of_executor(conf)
+        if most is not None and int(most) * slots < workers:
+            raise BadInput(
+                f"The topology wants {workers} workers, each of which holds a task slot for as long as it runs, and "
+                f"spark.dynamicAllocation.maxExecutors={most} allows {int(most) * slots} slots ({slots} an executor). "
+                f"Give --workers {max(1, int(most) * slots)}, or allow more executors."
+            )
+    check_memory(conf)
+
+
+def slots_of_executor(conf: Mapping[str, str]) -> int:
+    """Return how many tasks an executor runs at once.
+
+    That is 1 where no setting says it.
+    """
+    return max(1, int(float(conf.get("spark.executor.cores", "1")) / float(conf.get("spark.task.cpus", "1"))))
+
+
+def check_memory(conf: Mapping[str, str]) -> None:
+    """Refuse a limit of address space within which a worker cannot live."""
+    said = conf.get("spark.executor.pyspark.memory")
+    if said is None:
+        return
+    cores = max(1, int(conf.get("spark.executor.cores", "1")))
+    each = mebibytes(said) // cores
+    if each < LEAST_ADDRESS_SPACE_MIB:
+        raise BadInput(
+            f"spark.executor.pyspark.memory={said} bounds each Python worker of an executor of {cores} "
+            f"core{'' if cores == 1 else 's'} to {each} MiB of address space, and a worker of streamlet needs "
+            f"{LEAST_ADDRESS_SPACE_MIB} MiB before it holds anything. Set it to at least "
+            f"{LEAST_ADDRESS_SPACE_MIB * cores}m, or leave it out."
+        )
+
+
+def overhead_warning(master: str, conf: Mapping[str, str]) -> str | None:
+    """Return a warning about a container with little memory for Python."""
+    # Only these masters kill what uses more than it was given.
+    if not master.startswith(("yarn", "k8s://")) or "spark.executor.pyspark.memory" in conf:
+        return None
+    memory = mebibytes(conf.get("spark.executor.memory", "1g"))
+    factor = float(conf.get("spark.executor.memoryOverheadFactor", "0.4" if master.startswith("k8s") else "0.1"))
+    said = conf.get("spark.executor.memoryOverhead")
+    overhead = mebibytes(said) if said is not None else max(384, int(memory * factor))
+    slots = slots_of_executor(conf)
+    wanted = JVM_OVERHEAD_MIB + slots * WORKER_MIB
+    if overhead >= wanted:
+        return None
+    return (
+        f"An executor of {slots} slot{'' if slots == 1 else 's'} has {overhead} MiB beside its JVM's heap, which its "
+        f"Python workers share, and is killed when they use more. They want {wanted} MiB and what your components "
+        f"keep: set spark.executor.memoryOverhead={wanted}m or more."
+    )
+
+
+def mebibytes(text: str) -> int:
+    """Return one of Spark's sizes, "512m" or "2g", in MiB.
+
+    A bare number is MiB.
+    """
+    found = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if found is None:
+        raise BadInput(f"{text!r} is not a size of memory that Spark knows: write 512m or 2g.")
+    return int(int(found[1]) * {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1 << 20}[found[2]])
 
 
 # -- on the executors ------------------------------------------------------------------------------------------------
@@ -127,13 +222,15 @@ def check_session(conf: Mapping[str, str]) -> None:
 class PythonReport:
     """The report of one executor's Python.
 
-    ``missing`` is module -> error; ``reach`` says why the driver cannot be reached.
+    ``missing`` is module -> error; ``reach`` says why the driver cannot be reached. ``versions``: pyspark, pyarrow and
+    pandas there.
     """
 
     host: str
     executable: str
     missing: Mapping[str, str]
     reach: str
+    versions: Mapping[str, str]
 
 
 def make_probe(address: tuple[str, int]) -> Callable[[Any], Any]:
@@ -146,7 +243,9 @@ def make_probe(address: tuple[str, int]) -> Callable[[Any], Any]:
         import socket
         import sys
 
+        import pandas
         import pyarrow
+        import pyspark
 
         for _ in batches:  # consumed, so that this Python worker stays and the next task finds it warm
             pass
@@ -161,7 +260,9 @@ def make_probe(address: tuple[str, int]) -> Callable[[Any], Any]:
             socket.create_connection(address, timeout_s).close()
         except OSError as error:
             reach = str(error)
+        versions = {package.__name__: package.__version__ for package in (pyspark, pyarrow, pandas)}
         said = {"host": socket.gethostname(), "executable": sys.executable, "missing": missing, "reach": reach}
+        said["versions"] = versions
         yield pyarrow.RecordBatch.from_pydict({"said": [json.dumps(said)]})
 
     return probe
@@ -172,9 +273,10 @@ def read_reports(rows: Sequence[str]) -> list[PythonReport]:
     return [PythonReport(**json.loads(row)) for row in rows]
 
 
-def judge(reports: Sequence[PythonReport], address: tuple[str, int]) -> None:
-    """Refuse what an executor lacks, with host, Python and remedy."""
+def judge(reports: Sequence[PythonReport], address: tuple[str, int], pyspark: str) -> None:
+    """Refuse what an executor lacks, with host, Python and remedy. ``pyspark``: the driver's version."""
     for report in reports:
+        _judge_versions(report, pyspark)
         if report.missing:
             names = ", ".join(report.missing)
             first = next(iter(report.missing.values()))
@@ -189,6 +291,21 @@ def judge(reports: Sequence[PythonReport], address: tuple[str, int]) -> None:
                 "Workers dial their coordinator there: open the way, or set spark.driver.host to an address of this "
                 "machine that the executors can reach."
             )
+
+
+def _judge_versions(report: PythonReport, pyspark: str) -> None:
+    there, where = report.versions, f"The Python of the executors on {report.host} ({report.executable})"
+    if _release(there["pyspark"]) != _release(pyspark):
+        raise BadInput(
+            f"{where} has pyspark {there['pyspark']} and this one has {pyspark}: the two speak to each other in a form "
+            "that may change between minor versions. Install the same on both sides: "
+            f"{report.executable} -m pip install 'pyspark=={pyspark}'"
+        )
+    if _release(there["pandas"]) >= (3,):
+        raise BadInput(
+            f"{where} has pandas {there['pandas']}, which pyspark {there['pyspark']} does not support yet. Install an "
+            f"older one there: {report.executable} -m pip install 'pandas>=2.2,<3'"
+        )
 
 
 def _requirements(names: Mapping[str, str]) -> str:
@@ -215,6 +332,22 @@ def explain_probe(error: str) -> str:
             "different minor versions. Let PYSPARK_PYTHON name a Python "
             f"{versions[2]} on the executors, or start streamlet with Python {versions[1]}."
         )
+    if found := re.search(r"(?:PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION)\] (.*?)(?:\n|$)", error):
+        return (
+            f"pyspark says of the Python of the executors: {found[1].rstrip('.')}. Install it beside the executors' "
+            "Python: python -m pip install 'pyarrow>=18' 'pandas>=2.2,<3'. Which Python they run, PYSPARK_PYTHON says."
+        )
+    if re.search(r"MemoryError|Cannot allocate memory|failed to map segment|std::bad_alloc", error):
+        return (
+            f"A Python worker of the executors had no memory to start with: {error_line(error)} Look at "
+            "spark.executor.pyspark.memory, which bounds the address space of all Python workers of an executor "
+            f"together ({LEAST_ADDRESS_SPACE_MIB} MiB each are wanted), and at spark.executor.memoryOverhead."
+        )
+    if "InvalidClassException" in error:
+        return (
+            f"The executors run another version of Spark than this pyspark: {error_line(error)} Install the pyspark of "
+            "the cluster's version here; its web page shows it at the top."
+        )
     if found := re.search(r"No module named '?([\w.]+)'?", error):
         return (
             f"The Python of the executors cannot import {found[1]}, which pyspark itself needs there. Install it "
@@ -225,6 +358,21 @@ def explain_probe(error: str) -> str:
         f"Spark's executors could not run a first Python task: {error_line(error)} Check that PYSPARK_PYTHON "
         f"({os.environ.get('PYSPARK_PYTHON', 'not set: python3')}) is there on every executor."
     )
+
+
+def explain_start(error: str) -> str:
+    """Explain why a session did not come up."""
+    if "InvalidClassException" in error:
+        return (
+            f"the cluster runs another version of Spark than this pyspark ({error_line(error)}). Install the pyspark "
+            "of the cluster's version here; its web page shows it at the top."
+        )
+    if "Address already in use" in error or "Cannot assign requested address" in error:
+        return (
+            f"{error_line(error)} Look at spark.driver.host, spark.driver.bindAddress and SPARK_LOCAL_IP: each must be "
+            "an address of this machine."
+        )
+    return error_line(error)
 
 
 def error_line(error: str) -> str:

@@ -6,7 +6,6 @@ for them.
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import os
 import zipfile
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.base.errors import BadInput
-from streamlet.runtime.worker.loading import place_of, python_files, source_folder
+from streamlet.base.python_files import package_files, python_files
+from streamlet.runtime.worker.loading import place_of, source_folder
 
 LIBRARY = "library"
 TOPOLOGY = "topology"
@@ -42,7 +42,7 @@ def make_archive(file: Path) -> bytes:
     # Reproducible images and stores of packages date their files 1970, which a zip cannot say.
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         for package in PURE:
-            for path, name in _package_files(package):
+            for path, name in package_files(package):
                 archive.write(path, f"{LIBRARY}/{name}")
         for path, name in _neighbours(file.absolute()):
             try:
@@ -54,15 +54,6 @@ def make_archive(file: Path) -> bytes:
                     f"the executors. Make it readable, or move {file.name} and its imports into a folder of their own."
                 ) from error
     return buffer.getvalue()
-
-
-def _package_files(package: str) -> Iterator[tuple[Path, str]]:
-    spec = importlib.util.find_spec(package)
-    assert spec is not None and spec.origin is not None, f"{package} is imported by this very package"
-    folder = Path(spec.origin).parent
-    for path in python_files(folder):
-        if "tests" not in path.relative_to(folder).parts:
-            yield path, str(path.relative_to(folder.parent))
 
 
 def _neighbours(file: Path) -> Iterator[tuple[Path, str]]:

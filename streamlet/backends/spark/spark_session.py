@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import shutil
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,13 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.backends.folders import spark_folder
-from streamlet.backends.spark.masters import Master
-from streamlet.backends.spark.preflight import error_line
+from streamlet.backends.spark.masters import ClusterView, Master, cores_of, parse_master, read_master_page
+from streamlet.backends.spark.preflight import check_connect, check_given, explain_start
 from streamlet.base.environment import environment
 from streamlet.base.errors import BadInput
 
 KILL_ON_IDLE = "spark.sql.execution.pyspark.udf.killOnIdleTimeout"
 LOOPBACK = "127.0.0.1"
+PAGE_S = 3.0
+"""Seconds for a page of Spark's to answer."""
+
 STOP_S = 15.0
 """Seconds that the end of a session, and then of its JVM's process, may take."""
 
@@ -64,13 +69,22 @@ class Session:
         """The master's URL."""
         return str(self.context.master)
 
+    @property
+    def here(self) -> bool:
+        """Whether every executor is on this machine."""
+        return self.local or (self.master.startswith("spark://") and parse_master(self.master, 1).loopback)
+
+    def application_id(self) -> str:
+        """Return the id that the cluster gave the application."""
+        return str(self.context.applicationId)
+
     def conf(self) -> dict[str, str]:
         """Return the application's settings."""
         return dict(self.context.getConf().getAll())
 
     def driver_host(self) -> str:
         """Return the address of this machine for executors."""
-        return LOOPBACK if self.local else self.conf().get("spark.driver.host", LOOPBACK)
+        return LOOPBACK if self.here else self.conf().get("spark.driver.host", LOOPBACK)
 
     def executors(self) -> list[Executor]:
         """Return the executors registered now."""
@@ -84,14 +98,30 @@ class Session:
             if only_driver or each.id() != "driver"
         ]
 
+    def running_jobs(self) -> list[str]:
+        """Return what this application runs now: a description, or a number, for each job."""
+        store = self.context._jsc.sc().statusStore()
+        found = []
+        for number in self.context.statusTracker().getActiveJobsIds():
+            with contextlib.suppress(Exception):  # it has ended meanwhile; py4j raises what Spark does
+                said = store.job(number).description()
+                found.append(f"job {number}" + (f" ({said.get()})" if said.isDefined() else ""))
+        return found
+
+    def cluster(self) -> ClusterView | None:
+        """Ask the master of a standalone cluster who has its cores. None elsewhere, or without an answer."""
+        if not self.master.startswith("spark://"):
+            return None
+        try:
+            return _ask_master(self.context)
+        except Exception:  # noqa: BLE001 - py4j and Spark raise a dozen kinds; the answer only makes an error clearer
+            return None
+
     def alive(self) -> bool:
         """Tell whether the driver's JVM is there."""
         if self.process is not None:
             return self.process.poll() is None
-        try:
-            return not self.context._jsc.sc().isStopped()
-        except Exception:  # noqa: BLE001 - py4j raises half a dozen kinds when the JVM is gone
-            return False
+        return _lives(self.context)
 
     def kill(self) -> None:
         """Send SIGKILL to our own JVMs; their Python workers go with them. For signal handlers."""
@@ -109,20 +139,98 @@ class Session:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+def _ask_master(context: Any) -> ClusterView | None:
+    # A driver is not told where its master's page is. Each worker's page names it, and the master names those; what it
+    # says of cores in use is lost on the way to a driver. The message has had no public face since 1.0.
+    java = context._jvm
+    classes = java.java.lang.Thread.currentThread().getContextClassLoader()
+    # The field, not its accessor: py4j looks at all methods of a class, and one of these names a class that is not
+    # there.
+    field = classes.loadClass("org.apache.spark.SparkEnv").getDeclaredField("rpcEnv")
+    field.setAccessible(True)
+    environment = field.get(context._jsc.sc().env())
+    request = classes.loadClass("org.apache.spark.deploy.DeployMessages$RequestMasterState$")
+    ask = request.getField("MODULE$").get(request)
+    answer = java.scala.reflect.ClassTag.apply(
+        classes.loadClass("org.apache.spark.deploy.DeployMessages$MasterStateResponse")
+    )
+    for host, port in parse_master(context.master, 1).addresses:
+        address = java.org.apache.spark.rpc.RpcAddress(host.strip("[]"), port)
+        told = environment.setupEndpointRef(address, "Master").askSync(ask, answer)
+        if told.status().toString() == "ALIVE":
+            pages = [worker.webUiAddress() for worker in told.workers() if worker.state().toString() == "ALIVE"]
+            if not pages:
+                return ClusterView(0, 0, 0, 0, ())
+            return read_master_page(_page(_page(pages[0])["masterwebuiurl"]))
+    return None
+
+
+def _page(url: str) -> Any:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a cluster's machines are near
+    with opener.open(f"{url.rstrip('/')}/json/", timeout=PAGE_S) as answer:
+        return json.load(answer)
+
+
 class Cancelled(Exception):
     """The user wants the run to end before it began."""
 
 
 def active_session() -> Session | None:
-    """Return the session that this process has already, if any."""
+    """Return the session that this process has already, if any.
+
+    With that of its ``spark-submit``. Raises BadInput.
+    """
+    check_connect(os.environ)
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     context = SparkContext._active_spark_context
+    if "PYSPARK_GATEWAY_PORT" in os.environ and context is None:
+        return _standing(_submitted())
     # A context without a JVM is dead, and pyspark has not noticed: a session would be made of it.
-    if context is None or context._jvm is None:  # None: its JVM is gone, and pyspark has not noticed
+    if context is None or context._jvm is None:
         return None
-    return Session(SparkSession.builder.getOrCreate(), context.master.startswith("local"), None, None)
+    return _standing(SparkSession.builder.getOrCreate())
+
+
+def _standing(spark: Any) -> Session:
+    """Return a session that is there already and stays."""
+    return Session(spark, spark.sparkContext.master.startswith("local"), None, None)
+
+
+def _submitted() -> Any:
+    """Make the session of a program that ``spark-submit`` started.
+
+    Its JVM is there already.
+    """
+    from pyspark.sql import SparkSession
+
+    made: list[Any] = []
+    # Not on the main thread, where pyspark would replace the handler of SIGINT: Ctrl-C is to drain.
+    thread = threading.Thread(target=lambda: made.append(SparkSession.builder.getOrCreate()), name="spark", daemon=True)
+    thread.start()
+    thread.join()
+    if not made:
+        raise BadInput("spark-submit's JVM made no session: what it said stands above.")
+    return made[0]
+
+
+def given_session(spark: Any) -> Session:
+    """Return a session that the user made. Raises BadInput."""
+    check_given(spark)
+    if not _lives(spark.sparkContext):
+        raise BadInput(
+            "The session that SparkBackend was given has been stopped: make a new one, with "
+            "SparkSession.builder.getOrCreate(), and a new SparkBackend of it."
+        )
+    return _standing(spark)
+
+
+def _lives(context: Any) -> bool:
+    try:
+        return context._jsc is not None and not context._jsc.sc().isStopped()
+    except Exception:  # noqa: BLE001 - py4j raises half a dozen kinds when the JVM is gone
+        return False
 
 
 def open_session(
@@ -131,6 +239,7 @@ def open_session(
     debug: bool,
     cancelled: Callable[[], bool],
     on_kill: Callable[[Callable[[], None]], None] = lambda act: None,
+    workers: int = 2,
 ) -> Session:
     """Start a session on ``master``. Raises BadInput or Cancelled.
 
@@ -138,7 +247,7 @@ def open_session(
     only coming up.
     """
     directory = spark_folder()
-    opening = _Opening(master, app_name, directory, None if debug else directory / "driver.log")
+    opening = _Opening(master, app_name, directory, None if debug else directory / "driver.log", workers)
     on_kill(opening.kill)
     # On a thread of its own: on the main thread pyspark would replace the handler of SIGINT, and a Ctrl-C would have to
     # wait.
@@ -152,7 +261,7 @@ def open_session(
         said = f"{opening.error}\n{opening.log_tail()}"
         opening.abandon()
         raise BadInput(
-            f"Spark did not start on {master.url}: {error_line(said)} With --debug its whole log is shown."
+            f"Spark did not start on {master.url}: {explain_start(said)} With --debug its whole log is shown."
         ) from opening.error
     return Session(opening.spark, master.local, opening.process, directory)
 
@@ -160,8 +269,9 @@ def open_session(
 class _Opening:
     """A session that is being made."""
 
-    def __init__(self, master: Master, app_name: str, directory: Path, log: Path | None) -> None:
+    def __init__(self, master: Master, app_name: str, directory: Path, log: Path | None, workers: int = 1) -> None:
         self.master = master
+        self.workers = workers
         self.app_name = app_name
         self.directory = directory
         self.log = log
@@ -204,11 +314,16 @@ class _Opening:
         self.process = gateway.proc
         if self.abandoned.is_set():
             raise Cancelled
-        self.spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
+        SparkContext._ensure_initialized(gateway=gateway)
+        whole = SparkConf(_jvm=SparkContext._jvm)  # with what spark-defaults.conf says
+        # Without a bound an application takes every core of a standalone cluster, for as long as it runs.
+        if self.master.addresses and not whole.contains("spark.cores.max"):
+            whole.set("spark.cores.max", str(cores_of(self.workers, whole.get("spark.task.cpus", "1") or "1")))
+        self.spark = SparkSession(SparkContext(conf=whole, gateway=gateway))
 
     def _settings(self) -> dict[str, str]:
         settings = {"spark.speculation": "false", "spark.ui.showConsoleProgress": "false", KILL_ON_IDLE: "false"}
-        if self.master.local:
+        if self.master.local or self.master.loopback:
             settings |= {
                 "spark.driver.host": LOOPBACK,
                 "spark.driver.bindAddress": LOOPBACK,
@@ -221,9 +336,11 @@ class _Opening:
         return settings
 
     def _environment(self) -> dict[str, str]:
-        if not self.master.local:
+        if not self.master.local and not self.master.loopback:
             return {}
-        values = {"SPARK_LOCAL_IP": LOOPBACK, "SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_HOME": str(self._home())}
+        values = {"SPARK_LOCAL_IP": LOOPBACK, "SPARK_LOCAL_HOSTNAME": "localhost"}
+        if self.master.local:
+            values["SPARK_HOME"] = str(self._home())
         if "PYSPARK_PYTHON" not in os.environ:
             values["PYSPARK_PYTHON"] = sys.executable
         return values

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,27 @@ class Slow(Topology):
 """
 
 
+SLOW_TO_START = """
+import time
+from streamlet import Bolt, Spout, Topology
+
+class Numbers(Spout):
+    outputs = ["n"]
+    def next_tuple(self):
+        self.emit([1])
+        time.sleep(0.01)
+
+class Late(Bolt):
+    def initialize(self, conf, context):
+        time.sleep(1.0)
+    def process(self, tup): ...
+
+class Starting(Topology):
+    numbers = Numbers.spec()
+    late = Late.spec(inputs=[numbers])
+"""
+
+
 class StopWhenUp(Watcher):
     """Asks the run to stop once all its workers are up, however long that took."""
 
@@ -66,10 +88,23 @@ def request(file: Path, seconds: float | None, cleanup_s: float = 0.0) -> RunReq
 def test_a_run_that_is_stopped_while_its_workers_start_ends(tmp_path: Path) -> None:
     """Whatever of plan, pause and stop a worker reads at once, it heeds."""
     for n in range(3):
-        began = time.monotonic()
-        run = ProcessesBackend().run(request(tmp_path / f"early{n}.py", 0.05 + 0.15 * n), Watcher(), Stop())
-        assert run.reason == "time"
+        began, stop = time.monotonic(), Stop()
+        asking = threading.Timer(0.05 + 0.15 * n, stop.ask)
+        asking.start()
+        run = ProcessesBackend().run(request(tmp_path / f"early{n}.py", None), Watcher(), stop)
+        asking.join()
+        assert run.reason == "interrupted"
         assert time.monotonic() - began < 20
+
+
+def test_the_seconds_of_a_run_begin_when_its_workers_stand(tmp_path: Path) -> None:
+    """Else a run whose workers start slowly would be over before a tuple was emitted, and end well."""
+    file = tmp_path / "late.py"
+    file.write_text(SLOW_TO_START)
+    topology = load_topology(file)
+    asked = RunRequest(topology, resolve(topology.config, {}), file=file, workers=1, seconds=0.5)
+    run = ProcessesBackend().run(asked, Watcher(), Stop())
+    assert run.reason == "time" and run.components["numbers"].emitted > 0
 
 
 def test_a_cleanup_that_hangs_does_not_keep_the_run_from_ending(tmp_path: Path) -> None:

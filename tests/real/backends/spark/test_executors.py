@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -12,11 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.spark import SparkBackend, preflight
+from streamlet.backends.spark.jobs import run_tasks, spark_thread
 from streamlet.backends.spark.launcher import SparkLost
 from streamlet.backends.spark.masters import DEFAULT_MASTER, parse_master
 from streamlet.backends.spark.spark_session import KILL_ON_IDLE, Session, open_session
@@ -196,9 +199,28 @@ def test_a_worker_that_hangs_is_replaced_and_cannot_come_back(session: Session, 
 
 
 def test_slots_that_others_hold_are_not_waited_for(session: Session, tmp_path: Path) -> None:
-    """One paragraph with the number of slots, instead of a run that hangs."""
-    with pytest.raises(BadInput, match=r"wants 3 workers.* has 2 slots"):
-        run(tmp_path, Watcher(), workers=3)
+    """One paragraph with the number of slots and what has them, instead of a run that hangs."""
+
+    def sleeping(batches: Any) -> Any:
+        time.sleep(PATIENCE_S)
+        yield from batches
+
+    def run_it() -> None:
+        with contextlib.suppress(Exception):  # cancelled below
+            run_tasks(session, sleeping, "said string", 1, "another", "nightly report")
+
+    long = spark_thread(run_it, "another job")
+    long.start()
+    try:
+        while not any(executor.busy for executor in session.executors()):
+            time.sleep(0.05)
+        with pytest.raises(
+            BadInput, match=r"wants 3 workers.* has 2 slots, 1 of them .*runs job \d+ \(nightly report\)"
+        ):
+            run(tmp_path, Watcher(), workers=3)
+    finally:
+        session.context.cancelJobGroup("another")
+        long.join(PATIENCE_S)
 
 
 def test_a_session_that_kills_idle_workers_is_told_not_to_and_left_as_it_was(session: Session, tmp_path: Path) -> None:
@@ -223,6 +245,37 @@ def test_executors_of_another_python_are_refused(
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
     with pytest.raises(BadInput, match=f"executors run Python {here} and this is Python 3.99"):
         run(tmp_path, Watcher())
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        (
+            "pyarrow.py",
+            """raise ModuleNotFoundError("No module named 'pyarrow'")""",
+            r"cannot import pyarrow.*beside the executors' Python",
+        ),
+        ("sitecustomize.py", "import pandas; pandas.__version__ = '3.0.1'", r"has pandas 3\.0\.1.*'pandas>=2\.2,<3'"),
+        (
+            "sitecustomize.py",
+            "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 28,) * 2)",
+            r"no memory to start with.*spark\.executor\.pyspark\.memory",
+        ),
+    ],
+    ids=["pyarrow", "pandas", "memory"],
+)
+def test_what_the_python_of_executors_lacks_is_named_before_anything_runs(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, said: str
+) -> None:
+    """A Python of the executors that finds ``file`` first, as if it had been installed otherwise."""
+    (tmp_path / file).write_text(f"{text}\n")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}:$PYTHONPATH" exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(session.context, "pythonExec", str(python))
+    with pytest.raises(BadInput, match=said):
+        run(tmp_path, Watcher())
+    assert witness(tmp_path) == []
 
 
 def test_a_package_that_executors_lack_is_named_with_host_and_command(

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.marked_processes import REPOSITORY, Marked
+from tests.marked_processes import NUMBERED, REPOSITORY, Marked, streamlet
 from tests.patience import PATIENCE_S
 
 
@@ -50,3 +50,13 @@ def test_a_master_that_does_not_answer_is_named(run: Callable[..., Marked]) -> N
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert f"No Spark master answers at 127.0.0.1:{port}" in refused(run("--master", f"spark://127.0.0.1:{port}"))
+
+
+def test_spark_with_a_url_stands_for_backend_and_master(run: Callable[..., Marked], tmp_path: Path) -> None:
+    """And for nothing beside them."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"spark://127.0.0.1:{listener.getsockname()[1]}"
+    code = "import sys; del sys.argv[3:5]; from streamlet.cli.main import main; main()"  # without --backend spark
+    said = refused(streamlet(["run", str(NUMBERED), "--backend", "spark", "--spark", url], {}, code, cwd=tmp_path))
+    assert f"No Spark master answers at {url[8:]}" in said
+    assert "leave these out" in refused(run("--spark", url, "--master", url))

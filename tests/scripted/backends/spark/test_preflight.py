@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.backends.spark import preflight
+from streamlet.backends.spark import SparkBackend, preflight
 from streamlet.backends.spark.masters import parse_master
-from streamlet.base.errors import BadInput
+from streamlet.base.errors import BadInput, WrongArgument
 
 GOOD = {"pyspark": "4.3.0", "pyarrow": "26.0.1", "pandas": "2.3.3"}
 
@@ -69,21 +69,105 @@ def test_a_master_that_does_not_answer_is_refused() -> None:
 
 
 def test_speculation_would_copy_a_worker() -> None:
-    preflight.check_session({})
+    preflight.check_session({}, 2)
     with pytest.raises(BadInput, match=r"spark\.speculation=true"):
-        preflight.check_session({"spark.speculation": "true"})
+        preflight.check_session({"spark.speculation": "true"}, 2)
+
+
+def test_dynamic_allocation_that_may_never_have_enough_executors_is_refused() -> None:
+    """Nobody would see why the missing workers do not come. Executors that hold a worker are never idle."""
+    dynamic = {"spark.dynamicAllocation.enabled": "true", "spark.executor.cores": "2"}
+    preflight.check_session(dynamic, 9)
+    preflight.check_session({**dynamic, "spark.dynamicAllocation.maxExecutors": "2"}, 4)
+    with pytest.raises(BadInput, match=r"wants 5 workers.*maxExecutors=2 allows 4 slots.*--workers 4"):
+        preflight.check_session({**dynamic, "spark.dynamicAllocation.maxExecutors": "2"}, 5)
+
+
+def test_a_limit_of_memory_within_which_no_worker_starts_is_refused() -> None:
+    """Spark divides it by the cores of an executor."""
+    preflight.check_memory({"spark.executor.pyspark.memory": "4g", "spark.executor.cores": "2"})
+    with pytest.raises(BadInput, match=r"pyspark\.memory=1g .*of 4 cores to 256 MiB.*at least 8192m"):
+        preflight.check_memory({"spark.executor.pyspark.memory": "1g", "spark.executor.cores": "4"})
+    with pytest.raises(BadInput, match=r"'lots' is not a size of memory"):
+        preflight.check_memory({"spark.executor.pyspark.memory": "lots"})
+
+
+def test_a_container_with_little_memory_beside_its_heap_is_warned_of() -> None:
+    """Where Spark's resource manager kills what uses more; a standalone cluster does not."""
+    four = {"spark.executor.cores": "4"}
+    said = preflight.overhead_warning("yarn", four)
+    assert said is not None and "An executor of 4 slots has 384 MiB" in said and "memoryOverhead=896m" in said
+    assert preflight.overhead_warning("yarn", {**four, "spark.executor.memoryOverhead": "1g"}) is None
+    assert preflight.overhead_warning("k8s://h", {**four, "spark.executor.memory": "8g"}) is None
+    assert preflight.overhead_warning("spark://h:7077", four) is None
+
+
+def test_a_process_that_is_set_to_spark_connect_is_refused_by_name() -> None:
+    preflight.check_connect({})
+    with pytest.raises(BadInput, match=r"set to Spark Connect \(SPARK_REMOTE=sc://h\).*classic session"):
+        preflight.check_connect({"SPARK_REMOTE": "sc://h"})
+
+
+def test_a_backend_of_a_session_of_spark_connect_is_refused_by_name() -> None:
+    connected = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(BadInput, match=r"session of Spark Connect.*SparkSession\.builder\.master"):
+        SparkBackend(connected)
+
+
+def test_what_is_no_session_is_refused_where_it_is_given() -> None:
+    with pytest.raises(WrongArgument, match=r"takes a pyspark\.sql\.SparkSession, and 'local' is not one"):
+        SparkBackend("local")
 
 
 def test_a_compiled_package_that_an_executor_lacks_is_named() -> None:
-    report = preflight.PythonReport("node7", "/opt/py/bin/python", {"crc32c": "ModuleNotFoundError: No module"}, "")
+    missing = {"crc32c": "ModuleNotFoundError: No module"}
+    report = preflight.PythonReport("node7", "/opt/py/bin/python", missing, "", GOOD)
     with pytest.raises(BadInput, match=r"node7 .*cannot import crc32c .*/opt/py/bin/python -m pip install 'crc32c"):
-        preflight.judge([report], ("10.0.0.1", 5))
+        preflight.judge([report], ("10.0.0.1", 5), "4.3.1")
 
 
 def test_an_executor_that_cannot_reach_the_driver() -> None:
-    report = preflight.PythonReport("node7", "python", {}, "timed out")
+    report = preflight.PythonReport("node7", "python", {}, "timed out", GOOD)
     with pytest.raises(BadInput, match=r"node7 cannot reach the driver at 10\.0\.0\.1:5 \(timed out\)"):
-        preflight.judge([report], ("10.0.0.1", 5))
+        preflight.judge([report], ("10.0.0.1", 5), "4.3.1")
+
+
+@pytest.mark.parametrize(
+    ("versions", "said"),
+    [
+        ({"pyspark": "4.1.2"}, r"node7 \(/py\) has pyspark 4\.1\.2 and this one has 4\.3\.1.*'pyspark==4\.3\.1'"),
+        ({"pandas": "3.0.1"}, r"node7 \(/py\) has pandas 3\.0\.1.*/py -m pip install 'pandas>=2\.2,<3'"),
+    ],
+)
+def test_packages_of_the_executors_that_do_not_fit_are_named(versions: dict[str, str], said: str) -> None:
+    report = preflight.PythonReport("node7", "/py", {}, "", {**GOOD, **versions})
+    with pytest.raises(BadInput, match=said):
+        preflight.judge([report], ("10.0.0.1", 5), "4.3.1")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("[PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be installed; however, it was not found.", "'pyarrow>=18'"),
+        ("[UNSUPPORTED_PACKAGE_VERSION] Pandas >= 2.2.0 must be installed; however, 1.5", "Pandas >= 2.2.0 must"),
+        ("ImportError: libarrow.so: failed to map segment from shared object", "spark.executor.pyspark.memory"),
+        ("java.io.InvalidClassException: a.B; local class incompatible", "another version of Spark"),
+    ],
+)
+def test_what_kept_the_first_python_task_from_running_is_explained(error: str, said: str) -> None:
+    assert said in preflight.explain_probe(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("Caused by: java.io.InvalidClassException: a.B; local class incompatible", "another version of Spark"),
+        ("java.net.BindException: Cannot assign requested address: Service 'sparkDriver'", "spark.driver.host"),
+        ("Error: the heap could not be reserved", "the heap could not be reserved"),
+    ],
+)
+def test_what_kept_a_session_from_starting_is_explained(error: str, said: str) -> None:
+    assert said in preflight.explain_start(error)
 
 
 def test_another_python_is_named_with_both_versions() -> None:

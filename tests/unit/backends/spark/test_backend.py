@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import pytest
 
 from streamlet.backends.contract import RunRequest, Stop
 from streamlet.backends.spark import backend
+from streamlet.backends.spark.masters import ClusterView, SparkApplication
 from streamlet.backends.spark.spark_session import Executor
 from streamlet.base.errors import BadInput
 from streamlet.base.log_line import LogLine
@@ -27,6 +29,18 @@ class ScriptedSession:
     def conf(self) -> dict[str, str]:
         return {}
 
+    def application_id(self) -> str:
+        return "app-1"
+
+    def driver_host(self) -> str:
+        return "10.0.0.1"
+
+    def running_jobs(self) -> list[str]:
+        return ["job 7 (nightly report)"]
+
+    def cluster(self) -> ClusterView:
+        return ClusterView(1, 2, 2, 512, (SparkApplication("app-0", "etl", "ann", 1),))
+
     def executors(self) -> list[Executor]:
         return self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
 
@@ -42,8 +56,7 @@ class Heard:
 @pytest.fixture
 def request_of_two(monkeypatch: pytest.MonkeyPatch) -> RunRequest:
     monkeypatch.setattr(backend, "TOLD_AFTER_S", 0.0)
-    monkeypatch.setattr(backend, "SLOTS_S", 0.3)
-    return RunRequest(load_topology(FILE), {}, file=FILE, workers=2)
+    return RunRequest(load_topology(FILE), {"streamlet.spark.slots.timeout.secs": 0.3}, file=FILE, workers=2)
 
 
 def test_a_slow_start_is_told_once_and_waited_for(request_of_two: RunRequest) -> None:
@@ -56,6 +69,43 @@ def test_a_slow_start_is_told_once_and_waited_for(request_of_two: RunRequest) ->
 
 def test_a_cluster_without_room_is_told_with_what_it_has(request_of_two: RunRequest) -> None:
     session, heard = ScriptedSession("spark://h:7077", [[Executor("0", 1, 0)]]), Heard()
-    with pytest.raises(BadInput, match=r"spark://h:7077.*1"):
+    with pytest.raises(BadInput, match=r"spark://h:7077 has 1 slots.*runs job 7 \(nightly report\).*1 by etl of ann"):
         backend._await_slots(session, request_of_two, heard, Stop())  # type: ignore[arg-type]
     assert heard.texts == ["Waiting for executors, for up to 0.3 s: 1 executor and 1 task slot so far"]
+
+
+class ProbedSession(ScriptedSession):
+    """Its job blocks until its group is cancelled; a cancel before the job is there is lost, as Spark loses it."""
+
+    def __init__(self) -> None:
+        super().__init__("spark://127.0.0.1:7077", [[Executor("0", 2, 0)]])
+        self.context = self
+        self.running: str | None = None
+        self.ended = threading.Event()
+
+    def driver_host(self) -> str:
+        return "127.0.0.1"
+
+    def run_tasks(self, group: str) -> None:
+        self.running = group
+        if not self.ended.wait(30):
+            raise TimeoutError
+        raise RuntimeError(f"job of {group} was cancelled")
+
+    def cancelJobGroup(self, group: str) -> None:
+        if group == self.running:
+            self.ended.set()
+
+
+def test_a_stop_during_the_check_leaves_no_job_in_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, stop = ProbedSession(), Stop()
+    stop.ask()
+
+    def run_tasks(given: ProbedSession, task: object, schema: str, count: int, group: str, description: str) -> None:
+        given.run_tasks(group)
+
+    monkeypatch.setattr(backend, "run_tasks", run_tasks)
+    monkeypatch.setattr(backend, "spark_thread", lambda target, name: threading.Thread(target=target, daemon=True))
+    with pytest.raises(backend.Cancelled):
+        backend._probe(session, 2, stop)  # type: ignore[arg-type]
+    assert session.ended.is_set()

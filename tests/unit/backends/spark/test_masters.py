@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from streamlet.backends.spark.masters import Master, check_slots, parse_master, too_few_slots
+from streamlet.backends.spark.masters import (
+    ClusterView,
+    Master,
+    SparkApplication,
+    check_slots,
+    cores_of,
+    holders_text,
+    parse_master,
+    read_master_page,
+    too_few_slots,
+)
 from streamlet.base.errors import BadInput
 
 
@@ -45,4 +55,74 @@ def test_more_workers_than_slots_are_refused_before_anything_starts() -> None:
 def test_busy_slots_are_counted() -> None:
     said = too_few_slots("spark://a:7077", 3, 4, 2)
     assert "has 4 slots, 2 of them occupied" in said
-    assert "--workers 2" in said
+    assert "--workers 2 (from Python: workers=2)" in said
+
+
+def test_a_server_of_spark_connect_is_refused_by_name() -> None:
+    with pytest.raises(BadInput, match=r"sc://h:15002 is a server of Spark Connect.*spark://HOST:PORT"):
+        parse_master("sc://h:15002", 1)
+
+
+@pytest.mark.parametrize(
+    ("url", "loopback"),
+    [("spark://127.0.0.1:7077", True), ("spark://localhost:7077,[::1]:7078", True), ("spark://node1:7077", False)],
+)
+def test_a_master_that_only_this_machine_reaches_is_known(url: str, loopback: bool) -> None:
+    assert parse_master(url, 1).loopback is loopback
+    assert not parse_master("local[2]", 1).loopback and not parse_master("yarn", 1).loopback
+
+
+def test_an_application_wants_the_cores_of_its_workers_and_no_more() -> None:
+    assert [cores_of(3, each) for each in ("1", "2", "0.5")] == [3, 6, 2]
+
+
+def test_without_any_free_slot_no_number_of_workers_is_advised() -> None:
+    said = too_few_slots("spark://a:7077", 2, 0, 0, "Somebody holds them.")
+    assert "--workers" not in said and said.endswith(
+        "Somebody holds them. Free some, or give the application more cores."
+    )
+
+
+MINE, OTHER = SparkApplication("app-2", "streamlet", "me", 0), SparkApplication("app-1", "etl", "ann", 4)
+
+
+def test_who_holds_the_cores_is_named_with_their_number() -> None:
+    view = ClusterView(2, 4, 4, 700, (MINE, OTHER))
+    said = holders_text(view, "app-2", [], 0, None, "10.0.0.1")
+    assert said == "Of the cluster's 4 cores on 2 workers, 4 are taken: 4 by etl of ann (app-1)."
+
+
+def test_jobs_of_the_session_itself_are_named() -> None:
+    said = holders_text(None, "local-1", [f"job {n}" for n in range(7)], 1, None, "127.0.0.1")
+    assert said == "This application runs job 0, job 1, job 2, job 3, job 4 and 2 more."
+
+
+def test_a_cluster_without_workers_is_told_as_that() -> None:
+    assert "no living worker" in holders_text(ClusterView(0, 0, 0, 0, ()), "app-2", [], 0, None, "10.0.0.1")
+
+
+def test_executors_that_start_and_do_not_report_are_a_question_of_the_drivers_address() -> None:
+    """They cannot say so themselves: it is the driver whom they would tell."""
+    mine = SparkApplication("app-2", "streamlet", "me", 2)
+    said = holders_text(ClusterView(2, 2, 2, 0, (mine,)), "app-2", [], 0, "2", "127.0.1.1")
+    assert "was given 2 cores, and executors of 0 have reported" in said
+    assert "the driver at 127.0.1.1? If not, set spark.driver.host" in said
+
+
+def test_an_application_that_has_what_it_may_have_is_told_so() -> None:
+    """Free cores elsewhere do not come by themselves then."""
+    mine = SparkApplication("app-2", "streamlet", "me", 2)
+    said = holders_text(ClusterView(2, 4, 2, 0, (mine,)), "app-2", [], 2, "2", "10.0.0.1")
+    assert said.endswith("This application has the 2 cores that it may have (spark.cores.max).")
+
+
+def test_free_cores_without_memory_for_an_executor_are_told() -> None:
+    said = holders_text(ClusterView(1, 4, 1, 300, (MINE,)), "app-2", [], 0, None, "10.0.0.1")
+    assert "most memory left has 300 MiB: an executor wants spark.executor.memory" in said
+
+
+def test_a_masters_page_is_read_without_its_dead_workers() -> None:
+    alive = {"state": "ALIVE", "cores": 2, "coresused": 1, "memoryfree": 700}
+    apps = [{"id": "app-1", "name": "etl", "user": "ann", "cores": 1, "state": "RUNNING"}]
+    told = {"workers": [alive, {**alive, "state": "DEAD"}, {**alive, "memoryfree": 900}], "activeapps": apps}
+    assert read_master_page(told) == ClusterView(2, 4, 2, 900, (SparkApplication("app-1", "etl", "ann", 1),))

@@ -1,0 +1,91 @@
+"""The topology's modules on their way to executors: a zip for each folder that they are imported from.
+
+A class of a notebook or a script (``__main__``) travels by value, as Spark sends functions; one of a package that is
+installed must be installed on the executors, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from streamlet.base.errors import BadInput
+from streamlet.base.python_files import python_files
+
+MAX_FILES = 2000
+MAX_BYTES = 32 << 20
+"""Most files, and bytes of them, that travel from one folder."""
+
+_INSTALLED = {"site-packages", "dist-packages"}
+_STDLIB = tuple(Path(sysconfig.get_path(name)).absolute() for name in ("stdlib", "platstdlib"))
+"""Folders of Python's own modules. Its prefix may be /usr, and a project in /usr/src."""
+
+
+def module_folders(modules: Iterable[str]) -> dict[Path, set[str]]:
+    """Return the folders of modules, with the first parts of their names.
+
+    Only such as travel: not those of streamlet, of Python itself or of installed packages, and not ``__main__``, whose
+    classes travel by value.
+    """
+    found: dict[Path, set[str]] = {}
+    for name in modules:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file is None or not Path(file).is_file() or name.partition(".")[0] in ("streamlet", "__main__"):
+            continue
+        path = Path(file).absolute()
+        parts = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+        root = path.parent.parents[len(parts) - 1] if parts else path.parent
+        if _INSTALLED.isdisjoint(root.parts) and not any(map(root.is_relative_to, _STDLIB)):
+            found.setdefault(root, set()).add(parts[0] if parts else "")
+            # A streamparse project has its modules in `src`, beside the folder of its topologies.
+            beside = path.parent.parent / "src"
+            if beside.is_dir() and beside != root:
+                found.setdefault(beside, set()).add("")
+    return found
+
+
+def zip_modules(root: Path, tops: set[str], folder: Path) -> Path:
+    """Write a zip of the packages ``tops`` below ``root`` into ``folder``; "" stands for the modules in it, and below.
+
+    Its name tells the content. Raises BadInput for a huge folder.
+    """
+    files: dict[str, bytes] = {}
+    for path in _files(root, tops):
+        files[str(path.relative_to(root))] = path.read_bytes()
+        if len(files) > MAX_FILES or sum(map(len, files.values())) > MAX_BYTES:
+            raise BadInput(
+                f"{root} holds more than {MAX_FILES} Python files or {MAX_BYTES >> 20} MiB of them, and all Python "
+                "files beside a topology travel to the executors. Move the topology and the modules that it imports "
+                "into a folder of their own."
+            )
+    digest = 0
+    for name in sorted(files):
+        digest = zlib.crc32(files[name], zlib.crc32(name.encode(), digest))
+    wanted = folder / f"topology-{digest:08x}.zip"
+    if not wanted.exists():
+        number, partial = tempfile.mkstemp(dir=folder)  # of its own: another thread may write the same zip
+        with (
+            os.fdopen(number, "wb") as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive,
+        ):
+            # Python before 3.13 finds a package without __init__.py in a zip by the entry of its folder alone.
+            for above in sorted({f"{above}/" for name in files for above in Path(name).parents[:-1]}):
+                archive.writestr(above, b"")
+            for name in sorted(files):
+                archive.writestr(name, files[name])
+        Path(partial).replace(wanted)
+    return wanted
+
+
+def _files(root: Path, tops: set[str]) -> Iterator[Path]:
+    if "" in tops:
+        yield from python_files(root)
+        return
+    for top in sorted(tops):
+        yield from python_files(root / top)

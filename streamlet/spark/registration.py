@@ -1,0 +1,81 @@
+"""Registration of the format in a session, and how streamlet itself reaches the executors."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+from streamlet.base.errors import BadInput
+from streamlet.base.python_files import package_files
+
+OLDEST_PYSPARK = (4, 2)
+_INSTALL = "pip install 'streamlet-storm[spark]'"
+
+
+def register(spark: Any) -> None:
+    """Make ``format("streamlet-kafka")`` known to a session. Raises BadInput.
+
+    streamlet travels to the executors as a zip (``addPyFile``); what it needs in compiled form (msgpack, crc32c,
+    cramjam, pyarrow) must be there. A thread that did not make the session
+    calls it once more before it writes.
+    """
+    check_packages()
+    from streamlet.spark.source import KafkaDataSource
+
+    context = context_of(spark)
+    context.addPyFile(str(pack(Path(context._temp_dir))))
+    spark.dataSource.register(KafkaDataSource)
+    # Spark looks for a writer's format in the session that is active in the calling thread, and a thread that did not
+    # make the session has none: the write would fail with DATA_SOURCE_NOT_FOUND. createDataFrame() does the same.
+    spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+
+
+def check_packages() -> None:
+    """Refuse a Python that lacks a package, naming the remedy."""
+    for name in ("pyspark", "pyarrow", "pandas"):
+        if importlib.util.find_spec(name) is None:
+            raise BadInput(
+                f"streamlet.spark needs {name}, which this Python does not have. Install it with: {_INSTALL}"
+            )
+    version = importlib.metadata.version("pyspark")
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < OLDEST_PYSPARK:
+        raise BadInput(
+            f"pyspark {version} is installed, and streamlet.spark needs 4.2 or newer: older ones know no limits for "
+            "Python's streams. Upgrade with: pip install -U 'pyspark>=4.2'"
+        )
+
+
+def context_of(spark: Any) -> Any:
+    """Return a session's context. Raises BadInput for one that has none in this process."""
+    # A session of Spark Connect has no context here, and asking for it raises.
+    if not hasattr(spark, "_jsparkSession"):
+        raise BadInput(
+            f"The session {type(spark).__name__!r} has no Spark context in this process, as with Spark Connect. "
+            "Start the query with spark-submit, or with SparkSession.builder.getOrCreate()."
+        )
+    return spark.sparkContext
+
+
+def pack(folder: Path) -> Path:
+    """Write streamlet's Python files into a zip in ``folder``; return its path.
+
+    Its name tells the content: executors keep what they have under a name.
+    """
+    files = sorted((name, path.read_bytes()) for path, name in package_files("streamlet"))
+    digest = 0
+    for name, data in files:
+        digest = zlib.crc32(data, zlib.crc32(name.encode(), digest))
+    wanted = folder / f"streamlet-{digest:08x}.zip"
+    if not wanted.exists():
+        partial = folder / f".{wanted.name}.{os.getpid()}"
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in files:
+                archive.writestr(name, data)
+        partial.rename(wanted)
+    return wanted

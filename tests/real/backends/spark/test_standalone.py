@@ -1,0 +1,117 @@
+"""A standalone Spark cluster as ``streamlet dev up --spark`` starts it: a master and two workers, with their faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streamlet.backends.contract import RunStatus
+from streamlet.backends.spark.masters import parse_master
+from streamlet.backends.spark.spark_session import Session, open_session, wait_for_executors
+from streamlet.base.errors import BadInput
+from streamlet.devcluster import resident
+from streamlet.devcluster.machine import ProcessIdentity, free_ports, is_free
+from tests.marked_processes import command_line, parent
+from tests.patience import PATIENCE_S
+from tests.real.backends.spark.test_executors import Watcher, run, witness
+from tests.scripted.cli.test_dev import run as dev
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[resident.ResidentSpark]:
+    """Up by the command, and down by it: nothing is left of any server."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patched.setattr(resident, "WELL_KNOWN_PORTS", tuple(free_ports(4)))
+        try:
+            told = json.loads(dev("up", "--kafka", "4", "--spark", "--json")[1])
+            found = resident.require().spark
+            assert found is not None and told["spark"]["master"] == found.master_url
+            yield found
+        finally:
+            identities = [process.identity for process in resident.require().everything]
+            ended = json.loads(dev("down", "--json")[1])
+        assert len(ended["ended"]) == len(identities) == 4
+        assert not any(identity.alive for identity in identities)
+        assert all(is_free(server["port"]) for server in ended["ended"])
+        assert os.listdir(resident.state_directory()) == ["lock"]
+
+
+@pytest.fixture(scope="module")
+def session(cluster: resident.ResidentSpark) -> Iterator[Session]:
+    """One application of two slots, of the four that there are."""
+    session = open_session(parse_master(cluster.master_url, 1), "standalone", debug=False, cancelled=lambda: False)
+    wait_for_executors(session, lambda found: len(found) == 2, PATIENCE_S, lambda: False)
+    yield session
+    session.close()
+
+
+def executors_below(worker: ProcessIdentity) -> list[int]:
+    """The executors' JVMs that a worker of Spark has started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and parent(int(entry.name)) == worker.pid:
+                found += [int(entry.name)] if "CoarseGrained" in " ".join(command_line(int(entry.name))) else []
+        except OSError:
+            continue
+    return found
+
+
+def test_an_application_takes_as_many_cores_as_it_has_workers_and_the_rest_is_told(
+    session: Session, tmp_path: Path
+) -> None:
+    """With who holds them: the master itself is asked."""
+    with pytest.raises(BadInput) as caught:
+        run(tmp_path, Watcher(), workers=3, **{"streamlet.spark.slots.timeout.secs": 0.5})
+    said = caught.value.message
+    assert "has 2 slots" in said
+    assert "Of the cluster's 4 cores on 2 workers, 2 are taken. This application has the 2 cores that it may" in said, (
+        said
+    )
+    view = session.cluster()
+    assert view is not None and [(app.name, app.cores) for app in view.applications] == [("standalone", 2)]
+
+
+@pytest.mark.faults
+def test_a_lost_machine_and_a_dead_executor_lose_nothing(
+    cluster: resident.ResidentSpark, session: Session, tmp_path: Path
+) -> None:
+    """The machine's slot goes on at the other one; ``dev up`` brings the machine back."""
+    lost: list[str] = []
+
+    def hurt(status: RunStatus) -> None:
+        if status.state != "running" or len(witness(tmp_path)) < 500:
+            return
+        if lost and sum(worker["epoch"] for worker in status.workers) == 2:
+            return  # the coordinator has not seen it yet
+        pid = {worker["worker"]: worker["pid"] for worker in status.workers}[1]
+        executor = parent(parent(pid))
+        if not lost:
+            machine = next(each for each in cluster.processes[1:] if executor in executors_below(each.identity))
+            assert machine.identity.kill()
+            lost.append(machine.name)
+        elif len(lost) == 1:
+            os.kill(executor, signal.SIGKILL)
+            lost.append("executor")
+
+    result = run(tmp_path, Watcher(hurt), **{"numbers.count": 16_000, "numbers.per.second": 800.0})
+    assert len(lost) == 2
+    assert result.reason == "caught_up"
+    assert set(witness(tmp_path)) == set(range(16_000))
+    assert sum(worker["epoch"] for worker in result.status.workers) >= 2 + 2
+    assert dev("status")[0] == 1
+    again = json.loads(dev("up", "--json")[1])
+    assert not again["already"] and again["spark"]["master"] == cluster.master_url
+    deadline = time.monotonic() + PATIENCE_S
+    while dev("status")[0] != 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

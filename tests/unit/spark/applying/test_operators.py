@@ -1,0 +1,238 @@
+"""What Spark calls on executors, called here: a mapped stage, and a keyed one with a state store of ours."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow
+import pytest
+
+from streamlet import BatchingBolt, Bolt, Grouping, StreamId, Topology, Tuple
+from streamlet.runtime.tasks.user_errors import ComponentFailed
+from streamlet.spark.applying.applied_bolt import TupleFailed
+from streamlet.spark.applying.operators import KeyedStage, MappedStage, SkippedByBolt
+from streamlet.spark.applying.stage_columns import DEAD, DEAD_FIELDS, RowsIn, RowsOut
+from tests.topologies.counted_words import Count, CountedWords, Lines, Window
+from tests.unit.spark.applying.test_chain import job
+
+LINES, ONE = StreamId("lines"), StreamId("one")
+TEXT, LONG = pyarrow.string(), pyarrow.int64()
+COUNTED = RowsOut((ONE,), (("word", "n"),), pyarrow.schema([("c0", TEXT), ("c1", LONG)]))
+
+
+class Added:
+    """An accumulator of ours."""
+
+    def __init__(self) -> None:
+        self.value: dict[str, int] = {}
+
+    def add(self, more: dict[str, int]) -> None:
+        SkippedByBolt().addInPlace(self.value, more)
+
+
+def keyed(cls: type[Bolt], **config: Any) -> Any:
+    lines = Lines.spec()
+    one = cls.spec(inputs={lines: Grouping.fields("line")}, config=config)
+    return type(Topology)("T", (Topology,), {"lines": lines, "one": one})
+
+
+class Store:
+    """A state store with timers, as Spark's: one value a key, under the key that is at work."""
+
+    def __init__(self, topology: Any, on_failed: str = "stop", rows_out: RowsOut = COUNTED) -> None:
+        self.topology, self.on_failed, self.rows_out = topology, on_failed, rows_out
+        self.kept: dict[str, bytes] = {}
+        self.timers: dict[tuple[str, int], None] = {}
+        self.skipped = Added()
+
+    def batch(self, now_ms: int, **rows: list[str]) -> list[tuple[Any, ...]]:
+        """Work off one micro-batch of one partition; return what left."""
+        names = tuple(self.rows_out.schema.names)
+        rows_in = RowsIn((LINES,), (1,), 1)
+        stage = KeyedStage(job(self.topology, self.on_failed), rows_in, self.rows_out, self.skipped, names)
+        stage.init(self)
+        times = SimpleNamespace(getCurrentProcessingTimeInMs=lambda: now_ms)
+        left: list[Any] = []
+        for self.key, values in rows.items():
+            left += stage.handleInputRows((self.key,), iter([(self.key, values)]), times)
+        for timer in [timer for timer in self.timers if timer[1] <= now_ms]:
+            self.key = timer[0]
+            left += stage.handleExpiredTimer((self.key,), times, None)
+            del self.timers[timer]
+        stage.close()
+        return [tuple(row) for row in left]
+
+    def getValueState(self, name: str, schema: str) -> Store:
+        return self
+
+    def registerTimer(self, at_ms: int) -> None:
+        self.timers[self.key, at_ms] = None
+
+    def get(self) -> tuple[bytes] | None:
+        return (self.kept[self.key],) if self.key in self.kept else None
+
+    def update(self, value: tuple[bytes]) -> None:
+        self.kept[self.key] = value[0]
+
+    def clear(self) -> None:
+        self.kept.pop(self.key, None)
+
+
+def test_each_key_goes_on_where_it_was() -> None:
+    store = Store(keyed(Count))
+    assert store.batch(0, a=["a", "a"], b=["b"]) == [(["a", "a"], [1, 2]), (["b"], [1])]
+    assert store.batch(1, b=["b"], a=["a"], c=["c"]) == [(["b"], [2]), (["a"], [3]), (["c"], [1])]
+    assert (set(store.kept), store.timers) == ({"a", "b", "c"}, {})
+
+
+def test_a_key_has_a_timer_while_it_has_a_state_and_is_forgotten_at_a_tick_with_nothing() -> None:
+    store = Store(keyed(Window))
+    assert store.batch(0, a=["a", "a"]) == []
+    assert ([*store.timers], [*store.kept]) == ([("a", 500)], ["a"])
+    assert store.batch(100, a=["a"]) == []
+    assert [*store.timers] == [("a", 500)]
+    assert store.batch(700) == [(["a"], [3])]
+    assert (store.timers, store.kept) == ({}, {})
+
+
+def test_ticks_go_on_while_a_bolt_remembers_something() -> None:
+    class Ages(Window):
+        def process_tick(self, tup: Tuple) -> None:
+            self.age = getattr(self, "age", 0) + 1
+            if self.age == 2:
+                del self.age
+                super().process_tick(tup)
+
+    store = Store(keyed(Ages))
+    assert store.batch(0, a=["a"]) == store.batch(600) == []
+    assert [*store.timers] == [("a", 1100)]
+    assert store.batch(1200) == [(["a"], [1])]
+    assert (store.timers, store.kept) == ({}, {})
+
+
+def test_a_bolt_that_remembers_nothing_has_its_tick_all_the_same() -> None:
+    class Told(Bolt):
+        outputs = ["word", "n"]
+
+        def process(self, tup: Tuple) -> None: ...
+
+        def process_tick(self, tup: Tuple) -> None:
+            self.emit(["tick", 1])
+
+    store = Store(keyed(Told, **{"topology.tick.tuple.freq.secs": 1}))
+    assert store.batch(0, a=["a"]) == [] and store.kept == {"a": b""}
+    assert store.batch(1000) == [(["tick"], [1])]
+    assert (store.timers, store.kept) == ({}, {})
+
+
+def test_a_batching_bolt_keeps_its_tuples_from_one_micro_batch_to_the_next() -> None:
+    class Groups(BatchingBolt):
+        outputs = ["word", "n"]
+
+        def process_batch(self, key: Any, tups: list[Tuple]) -> None:  # type: ignore[override]
+            if tups[0].values[0] == "x":
+                raise ValueError("no x")
+            self.emit([tups[0].values.line, len(tups)])  # type: ignore[attr-defined]
+
+    store = Store(keyed(Groups, **{"topology.tick.tuple.freq.secs": 1}), "skip")
+    assert store.batch(0, a=["a"], x=["x"]) == store.batch(10, a=["a"]) == []
+    assert store.batch(1000) == [(["a"], [2])]
+    assert (store.skipped.value, store.kept) == ({"one": 1}, {})
+
+
+def test_a_tuple_that_is_not_acked_with_its_keys_rows_has_failed() -> None:
+    class Holds(Count):
+        auto_ack = False
+
+    with pytest.raises(TupleFailed, match=r"The bolt one failed on the tuple \['a'\] from lines: it was neither acked"):
+        Store(keyed(Holds)).batch(0, a=["a"])
+
+
+def test_dead_letters_of_a_keyed_stage_leave_beside_its_rows() -> None:
+    class Fails(Count):
+        def process(self, tup: Tuple) -> None:
+            super().process(tup)
+            if tup.values[0] == "bad":
+                raise ValueError("bad")
+
+    count = pyarrow.struct([("c0", TEXT), ("c1", LONG)])
+    dead = pyarrow.struct([(f"c{at}", TEXT) for at in range(len(DEAD_FIELDS))])
+    schema = pyarrow.schema([("which", pyarrow.int32()), ("v0", count), ("v1", dead)])
+    store = Store(keyed(Fails), "dead-letter", RowsOut((ONE, DEAD), (("word", "n"), DEAD_FIELDS), schema))
+    first, second = store.batch(0, a=["a"], bad=["bad"])
+    assert first == (0, {"c0": ["a"], "c1": [1]}, None)
+    assert second[:2] == (1, None) and second[2]["c2"] == ['{"line": "bad"}']
+
+
+def mapped(rows: list[list[str]], on_failed: str, skipped: Added) -> list[Any]:
+    gives = (StreamId("lower"), StreamId("split", "lengths"))
+    kinds = [("v0", pyarrow.struct([("c0", TEXT)])), ("v1", pyarrow.struct([("c0", TEXT), ("c1", LONG)]))]
+    schema = pyarrow.schema([("which", pyarrow.int32()), *kinds])
+    rows_out = RowsOut(gives, (("word",), ("line", "words")), schema)
+    stage = MappedStage(job(CountedWords, on_failed), RowsIn((LINES,), (1,)), rows_out, skipped)
+    batches = [pyarrow.RecordBatch.from_pydict({"c0": pyarrow.array(lines, TEXT)}) for lines in rows]
+    return [row for batch in stage(batches) for row in batch.to_pylist()]
+
+
+def test_a_mapped_stage_gives_batches_and_counts_what_it_skips() -> None:
+    skipped = Added()
+    left = mapped([["A b", "bad"], [], ["C"]], "skip", skipped)
+    assert [row["v0"]["c0"] for row in left if row["which"] == 0] == ["a", "b", "c"]
+    assert [row["v1"]["c1"] for row in left if row["which"] == 1] == [2, 1]
+    assert skipped.value == {"split": 1}
+
+
+def test_bolts_that_have_started_are_cleaned_up_when_another_cannot() -> None:
+    done: list[str] = []
+
+    class First(Count):
+        def cleanup(self) -> None:
+            done.append("first")
+
+    class Second(Count):
+        def initialize(self, conf: Any, context: Any) -> None:
+            raise OSError("no route")
+
+    lines = Lines.spec()
+    first = First.spec(inputs=[lines])
+    topology = type(Topology)("T", (Topology,), {"lines": lines, "first": first, "second": Second.spec(inputs=[first])})
+    stage = MappedStage(job(topology), RowsIn((LINES,), (1,)), COUNTED, Added())
+    with pytest.raises(ComponentFailed, match="no route"):
+        [*stage([pyarrow.RecordBatch.from_pydict({"c0": ["a"]})])]
+    assert done == ["first"]
+
+
+def test_a_partition_without_rows_makes_no_bolt() -> None:
+    assert mapped([], "skip", Added()) == []
+
+
+def test_an_open_tuple_of_a_bolt_behind_the_one_with_the_key_has_failed_too() -> None:
+    class Holds(Count):
+        auto_ack = False
+
+        def process(self, tup: Tuple) -> None: ...
+
+    lines = Lines.spec()
+    one = Count.spec(inputs={lines: Grouping.fields("line")})
+    two = Holds.spec(inputs=[one])
+    topology = type(Topology)("T", (Topology,), {"lines": lines, "one": one, "two": two})
+    out = RowsOut((StreamId("two"),), COUNTED.fields, COUNTED.schema)
+    with pytest.raises(
+        TupleFailed, match=r"The bolt two failed on the tuple \['a', 1\] from one: it was neither acked"
+    ):
+        Store(topology, rows_out=out).batch(0, a=["a"])
+
+
+def test_a_batch_that_raised_with_auto_fail_off_has_failed_and_those_that_wait_have_not() -> None:
+    class Groups(BatchingBolt):
+        outputs = ["word", "n"]
+        auto_fail = False
+
+        def process_batch(self, key: Any, tups: list[Tuple]) -> None:  # type: ignore[override]
+            self._batches["later"] = [tups.pop()]
+            raise ValueError("no")
+
+    store = Store(keyed(Groups, **{"topology.tick.tuple.freq.secs": 1}), "skip")
+    assert store.batch(0, x=["x"]) == store.batch(10, x=["x"]) == store.batch(1000) == []
+    assert (store.skipped.value, [*store.kept]) == ({"one": 1}, ["x"])

@@ -1,0 +1,78 @@
+"""Rows of one stream or of several in the columns of one DataFrame, by Arrow."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pyarrow
+import pytest
+
+from streamlet import StreamId
+from streamlet.spark.applying.applied_bolt import FailedRow
+from streamlet.spark.applying.stage_columns import DEAD, DEAD_FIELDS, RowsIn, RowsOut, ValueDoesNotFit, dead_columns
+
+LINES, WORDS = StreamId("lines"), StreamId("words")
+TEXT, LONG, INT = pyarrow.string(), pyarrow.int64(), pyarrow.int32()
+LINE = pyarrow.struct([("c0", TEXT)])
+WORD = pyarrow.struct([("c0", TEXT), ("c1", LONG)])
+
+
+def test_rows_of_one_stream_come_without_the_columns_of_the_key() -> None:
+    batch = pyarrow.RecordBatch.from_pydict({"k0": ["a"], "c0": ["a"], "c1": [1]})
+    assert [*RowsIn((WORDS,), (2,), 1).columns(batch)] == [(WORDS, [["a"], [1]])]
+    assert [*RowsIn((WORDS,), (2,), 1).columns(batch.slice(0, 0))] == []
+
+
+def test_rows_of_several_streams_are_told_apart() -> None:
+    schema = pyarrow.schema([("which", INT), ("v0", LINE), ("v1", WORD)])
+    rows_out = RowsOut((LINES, WORDS), (("line",), ("word", "n")), schema)
+    first, second = rows_out.batches({WORDS: [["a", "b"], [1, None]], LINES: [["a b"]]})
+    assert first.to_pylist() == [{"which": 0, "v0": {"c0": "a b"}, "v1": None}]
+    rows_in = RowsIn((LINES, WORDS), (1, 2))
+    both = pyarrow.Table.from_batches([second, first]).combine_chunks().to_batches()[0]
+    assert [*rows_in.columns(both)] == [(LINES, [["a b"]]), (WORDS, [["a", "b"], [1, None]])]
+
+
+def test_times_come_in_utc_wherever_they_stand() -> None:
+    there = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    kind = pyarrow.timestamp("us", "+02:00")
+    times = pyarrow.array([there, None], kind)
+    nested = pyarrow.array([[there], None], pyarrow.list_(kind))
+    batch = pyarrow.RecordBatch.from_arrays([times, nested], ["c0", "c1"])
+    ((_, (alone, inside)),) = RowsIn((WORDS,), (2,)).columns(batch)
+    assert [alone[0].tzinfo, inside[0][0].tzinfo, alone[1], inside[1]] == [UTC, UTC, None, None]
+    assert alone[0] == there
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "told"),
+    [
+        (LONG, [1, "a"], r"words emitted 'a' \(str\) as field 'word' of its stream 'default'.* says that it is long"),
+        (INT, [1, 1 << 40], "emitted 1099511627776 .* says that it is int"),
+        (TEXT, ["a", 1.5], r"emitted 1\.5 \(float\) .* says that it is string"),
+    ],
+)
+def test_a_value_of_another_type_is_named(kind: object, column: list[object], told: str) -> None:
+    rows_out = RowsOut((WORDS,), (("word",),), pyarrow.schema([("c0", kind)]))
+    with pytest.raises(ValueDoesNotFit, match=told):
+        [*rows_out.batches({WORDS: [column]})]
+    with pytest.raises(ValueDoesNotFit, match=told):
+        rows_out.check({WORDS: [column]}, set())
+
+
+def test_a_failed_tuple_is_readable_text() -> None:
+    when = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [FailedRow("count", "words", ["ä", when, b"\xff"], "why"), FailedRow("count", "__tick", None, "late")]
+    found = dead_columns(rows, {"words": ("word", "at", "raw")})
+    assert len(found) == len(DEAD_FIELDS) and DEAD.component.startswith("__")
+    assert found[2] == ['{"word": "ä", "at": "2026-01-01T00:00:00+00:00", "raw": "\\\\xff"}', None]
+    assert [found[0], found[1], found[3]] == [["count", "count"], ["words", "__tick"], ["why", "late"]]
+
+
+def test_a_dead_letter_shows_keys_and_text_that_are_no_utf_8() -> None:
+    rows = [FailedRow("count", "words", [{b"k\xff": {("a", 1): b"v"}}, ["\udc80"], 1], "bad \udc80")]
+    found = dead_columns(rows, {"words": ("word", "at", "raw")})
+    assert pyarrow.array(found[2], TEXT).to_pylist() == [
+        '{"word": {"k\\\\xff": {"(\'a\', 1)": "v"}}, "at": ["\\udc80"], "raw": 1}'
+    ]
+    assert pyarrow.array(found[3], TEXT).to_pylist() == ["bad \\udc80"]
