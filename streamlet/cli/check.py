@@ -4,39 +4,76 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import click
 
+from streamlet.backends.contract import RunRequest
 from streamlet.base.errors import BadInput
 from streamlet.cli.errors import columns, wrapped
+from streamlet.cli.options import given_settings
 from streamlet.cli.target import TopologyTarget, debug_option, optional_target
+from streamlet.model.dataframe_plan import FREE, KEYED, SINGLE, plan_dataframes
+from streamlet.model.delivery import is_exactly_once, not_covered
 from streamlet.model.settings import SETTINGS
 from streamlet.model.spec import SPOUT
 from streamlet.model.topology import TopologySpec
-from streamlet.model.validate import InvalidTopology, checked
+from streamlet.model.validate import InvalidTopology
+from streamlet.running import make_request
 
 
 @click.command()
 @optional_target
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, problems included.")
 @click.option("--settings", is_flag=True, help="List the settings that -c takes: meaning and default.")
+@click.option(
+    "-c", "pairs", multiple=True, metavar="KEY=VALUE", help="A setting, as `streamlet run` takes it. Repeatable."
+)
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in TOML or JSON; -c wins.")
+@click.option(
+    "--for", "purpose", type=click.Choice(["dataframe"]), help="Say, too, what keeps its bolts off DataFrames."
+)
 @debug_option
-def check(target: TopologyTarget | None, as_json: bool, settings: bool, debug: bool) -> None:
+def check(
+    target: TopologyTarget | None,
+    as_json: bool,
+    settings: bool,
+    pairs: tuple[str, ...],
+    config: Path | None,
+    purpose: str | None,
+    debug: bool,
+) -> None:
     """Say everything wrong with the topology in FILE, without running it.
 
     Exit status 2 if anything is.
     """
+    # Long: each of the two questions, about a topology and about settings, alone or together, as text or as JSON.
     if target is None and not settings:
         raise click.UsageError("Give the FILE of a topology, or --settings.", click.get_current_context())
+    if target is None and (pairs or config or purpose):
+        raise click.UsageError("-c, --config and --for need the FILE of a topology.", click.get_current_context())
     topology = None
     if target is not None:
         if as_json and not settings:
-            sys.exit(_check_as_json(target))
-        topology = checked(target.load())
+            sys.exit(_check_as_json(target, pairs, config, purpose))
+        request = _checked(target, pairs, config)
+        topology = request.topology
+        stages = _stages(request) if purpose else []
     if settings:
         _list_settings(topology, as_json)
     elif topology is not None:
         click.echo(f"{topology.name} in {target} is valid: {summary(topology)}.")
+        if is_exactly_once(request.conf):
+            click.echo(not_covered(topology))
+        for line in stages:
+            click.echo(line)
+
+
+def _stages(request: RunRequest) -> list[str]:
+    """Return a line for each stage of a topology on DataFrames. Raises NotForDataFrames."""
+    plan = plan_dataframes(request.topology, conf=request.conf, streaming=True)
+    ways = {FREE: "wherever rows are", KEYED: "rows of a key together", SINGLE: "all rows in one place"}
+    return ["On DataFrames:"] + [f"  {', '.join(stage.bolts)}: {ways[stage.kind]}" for stage in plan.stages]
 
 
 def summary(topology: TopologySpec) -> str:
@@ -55,12 +92,21 @@ def _many(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _check_as_json(target: TopologyTarget) -> int:
+def _checked(target: TopologyTarget, pairs: tuple[str, ...], config: Path | None) -> RunRequest:
+    topology = target.load()
+    given = given_settings(config, pairs, topology)
+    return make_request(topology, given, backend="processes", file=target.file.absolute())
+
+
+def _check_as_json(target: TopologyTarget, pairs: tuple[str, ...], config: Path | None, purpose: str | None) -> int:
     # Problems are the answer here and not a failure: a program that asked for JSON gets one object in every case.
     answer: dict[str, object] = {"file": str(target.file)}
     status = 0
     try:
-        topology = checked(target.load())
+        request = _checked(target, pairs, config)
+        topology = request.topology
+        if purpose:
+            _stages(request)
         answer |= {"topology": topology.name, "valid": True, "tasks": task_count(topology), "problems": []}
     except InvalidTopology as error:
         status = error.exit_status

@@ -59,7 +59,12 @@ class KeptView:
             keeper.last_words(_line("error", killed(self._status)))
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
-        self._end(*(_line("info", text) for text in (*gone_lines(result.status), ending(result).rsplit("\n", 1)[-1])))
+        self._end(
+            *(
+                _line("info", text)
+                for text in (*gone_lines(result.status), ending(result, exit_status).rsplit("\n", 1)[-1])
+            )
+        )
         self._view.finish(result, exit_status)
 
     def failed(self, error: BaseException, exit_status: int) -> None:

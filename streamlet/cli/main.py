@@ -18,6 +18,7 @@ COMMANDS = {
     "check": ("streamlet.cli.check:check", "Say everything that is wrong with a topology, without running it."),
     "graph": ("streamlet.cli.graph:graph", "Draw a topology as text, DOT or Mermaid."),
     "offsets": ("streamlet.cli.offsets:offsets", "Show and change where KafkaSpouts go on."),
+    "dlq": ("streamlet.cli.dlq:dlq", "Show, replay and delete the dead letters of KafkaSpouts."),
     "consume": ("streamlet.cli.consume:consume", "Show the records of a Kafka topic."),
     "docs": ("streamlet.cli.docs:docs", "Show the pages of the documentation."),
     "dev": ("streamlet.cli.dev:dev", "Start, show and end a real ZooKeeper and Kafka on this machine."),

@@ -31,6 +31,7 @@ _COUNTERS = {
     "failed": "Trees (spouts) or tuples (bolts) failed",
     "timed_out": "Of the failed trees, those that timed out",
     "given_up": "Messages and untracked tuples that failed and that nobody sends again",
+    "kept": "Of the messages given up, those that are kept as dead letters",
     "lost": "Untracked tuples that reached nobody, and records that the source has no more",
     "errors": "Exceptions raised by the component's code",
 }
@@ -38,6 +39,9 @@ _PARTITION = {
     "position": "Next offset to be emitted",
     "committed": "Offset up to which all is done and stored",
     "lag": "Records between the position and the log's end",
+    "behind_s": "Seconds since the time of the next record to be done; 0: there is none",
+    "oldest_open": "Lowest offset that was emitted and is not done",
+    "open_s": "Seconds since that was emitted first",
 }
 
 
@@ -251,7 +255,8 @@ class _Families:
 
         labels = ["topology", "topic", "partition"]
         for name, text in _PARTITION.items():
-            gauge = GaugeMetricFamily(f"streamlet_partition_{name}", text, labels=labels)
+            unit = f"{name.removesuffix('_s')}_seconds" if name.endswith("_s") else name
+            gauge = GaugeMetricFamily(f"streamlet_partition_{unit}", text, labels=labels)
             for row in self._status.partitions:
                 if row.get(name) is not None:
                     gauge.add_metric([self._topology, str(row["topic"]), str(row["partition"])], row[name])

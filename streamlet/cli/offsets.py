@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from streamlet.base.errors import BadInput
-from streamlet.cli.options import given_in_file, given_on_line
+from streamlet.cli.options import given_settings
 from streamlet.cli.target import TopologyTarget, debug_option, target_argument
 from streamlet.running import make_request
 from streamlet.spouts.kafka import KafkaSpout, SpoutConfig
@@ -44,11 +44,13 @@ class Chosen:
     pairs: tuple[str, ...]
     config: Path | None
     component: str | None
+    option: str
+    """The option that names the spout."""
 
     def spouts(self) -> tuple[str, dict[str, SpoutConfig]]:
         """Return the topology's name, and its KafkaSpouts' settings with overrides. Raises BadInput."""
         topology = self.target.load()
-        given = [*(given_in_file(self.config, topology) if self.config else []), *given_on_line(self.pairs)]
+        given = given_settings(self.config, self.pairs, topology)
         request = make_request(topology, given, backend="processes", file=self.target.file.absolute())
         found = {
             part.name: part.cls.with_overrides(part.kwargs, request.overrides.get(part.name, {}))["spout_config"]
@@ -56,18 +58,21 @@ class Chosen:
             if issubclass(part.cls, KafkaSpout)
         }
         if not found:
-            raise BadInput(f"{topology.name} in {self.target} has no KafkaSpout, so it stores no offsets.")
+            raise BadInput(
+                f"{topology.name} in {self.target} has no KafkaSpout, so it stores no offsets and no dead letters."
+            )
         if self.component is None:
             return topology.name, found
         if self.component not in found:
             raise BadInput(
-                f"{topology.name} in {self.target} has no KafkaSpout {self.component!r}. There are: {', '.join(found)}."
+                f"{topology.name} in {self.target} has no KafkaSpout {self.component!r} ({self.option}). There are: "
+                f"{', '.join(found)}."
             )
         return topology.name, {self.component: found[self.component]}
 
     @contextlib.contextmanager
-    def one(self) -> Iterator[SpoutOffsets]:
-        """Open the one spout that is meant. Raises BadInput where there are several."""
+    def one(self, topic: str | None) -> Iterator[SpoutOffsets]:
+        """Open the one spout that is meant, and its topic. Raises BadInput where there are several."""
         topology, found = self.spouts()
         if len(found) > 1:
             raise BadInput(
@@ -75,7 +80,12 @@ class Chosen:
                 f"--component, {' or '.join(found)}."
             )
         ((name, config),) = found.items()
-        with SpoutOffsets(topology, name, config, _say) as spout:
+        with SpoutOffsets(topology, name, config, _say, topic) as spout:
+            if topic is None and len(spout.topics) > 1:
+                raise BadInput(
+                    f"{name} reads {config.choice()}, each with offsets of its own: say which one is meant with "
+                    f"--topic, {' or '.join(spout.topics)}."
+                )
             yield spout
 
 
@@ -83,34 +93,42 @@ def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def spout_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of every command; the command gets them as ``Chosen``."""
+def choosing(option: str, meaning: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds the options of every command.
 
-    @functools.wraps(command)
-    def called(
-        target: TopologyTarget,
-        component: str | None,
-        pairs: tuple[str, ...],
-        config: Path | None,
-        debug: bool,
-        **options: Any,  # what click parsed for the command's own
-    ) -> None:
-        command(Chosen(target, pairs, config, component), **options)
+    The command gets them as ``Chosen``; ``option`` names the spout.
+    """
 
-    for option in (
-        debug_option,
-        click.option("--config", type=click.Path(path_type=Path), metavar="FILE",
-                     help="Settings in TOML or JSON; -c wins."),
-        click.option("-c", "pairs", multiple=True, metavar="KEY=VALUE",
-                     help="A setting, as `streamlet run` takes it."),
-        click.option("--component", metavar="NAME", help="The spout, where the topology has several."),
-        target_argument,
-    ):  # fmt: skip
-        called = option(called)
-    return called
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def called(
+            target: TopologyTarget,
+            spout: str | None,
+            pairs: tuple[str, ...],
+            config: Path | None,
+            debug: bool,
+            **options: Any,  # what click parsed for the command's own
+        ) -> None:
+            command(Chosen(target, pairs, config, spout, option), **options)
+
+        for one in (
+            debug_option,
+            click.option("--config", type=click.Path(path_type=Path), metavar="FILE",
+                         help="Settings in TOML or JSON; -c wins."),
+            click.option("-c", "pairs", multiple=True, metavar="KEY=VALUE",
+                         help="A setting, as `streamlet run` takes it."),
+            click.option(option, "spout", metavar="NAME", help=meaning),
+            target_argument,
+        ):  # fmt: skip
+            called = one(called)
+        return called
+
+    return add
 
 
+spout_options = choosing("--component", "The spout, where the topology has several.")
 _json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+_topic_option = click.option("--topic", metavar="NAME", help="The topic, where the spout reads several.")
 _yes_option = click.option("--yes", is_flag=True, help="Do it. Without this the changes are only shown.")
 _partition_option = click.option(
     "--partition", "numbers", type=click.IntRange(0), multiple=True, help="Only this partition. Repeatable."
@@ -127,16 +145,17 @@ def offsets() -> None:
 
 @offsets.command()
 @spout_options
+@_topic_option
 @_json_option
-def show(chosen: Chosen, as_json: bool) -> None:
+def show(chosen: Chosen, topic: str | None, as_json: bool) -> None:
     """Show where each partition goes on, and its log's bounds."""
-    topology, looks = _looks(chosen)
+    topology, looks = _looks(chosen, topic)
     if as_json:
         click.echo(json.dumps({"topology": topology, "spouts": [look.row() for look in looks]}))
         return
     for look in looks:
         click.echo(look.heading())
-        _draw(
+        draw(
             ("partition", "offset", "first", "end", "lag", "epoch", "written by"),
             [
                 (
@@ -154,10 +173,11 @@ def show(chosen: Chosen, as_json: bool) -> None:
 
 @offsets.command()
 @spout_options
+@_topic_option
 @_json_option
-def lag(chosen: Chosen, as_json: bool) -> None:
+def lag(chosen: Chosen, topic: str | None, as_json: bool) -> None:
     """Count the records between the stored offsets and the ends."""
-    topology, looks = _looks(chosen)
+    topology, looks = _looks(chosen, topic)
     if as_json:
         told = [
             {
@@ -176,7 +196,7 @@ def lag(chosen: Chosen, as_json: bool) -> None:
             (number, _cell(entry and entry.offset), log.end, _cell(look.lag(number)))
             for number, log, entry in look.rows()
         ]
-        _draw(("partition", "offset", "end", "lag"), [*rows, ("all", "", "", look.total())])
+        draw(("partition", "offset", "end", "lag"), [*rows, ("all", "", "", look.total())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +252,15 @@ class _Look:
         }
 
 
-def _looks(chosen: Chosen) -> tuple[str, list[_Look]]:
+def _looks(chosen: Chosen, topic: str | None) -> tuple[str, list[_Look]]:
     topology, found = chosen.spouts()
     looks = []
     for name, config in found.items():
-        with SpoutOffsets(topology, name, config, _say) as spout:
-            # Offsets first: a run that commits between the two looks would otherwise be ahead of the end.
-            stored = spout.place.read(spout.partitions)
-            looks.append(_Look(spout, spout.logs(), stored, spout.place.running()))
+        with SpoutOffsets(topology, name, config, _say, topic) as spouts:
+            for spout in map(spouts.of, [topic] if topic else spouts.topics):
+                # Offsets first: a run that commits between the two looks would otherwise be ahead of the end.
+                stored = spout.place.read(spout.partitions)
+                looks.append(_Look(spout, spout.logs(), stored, spout.place.running()))
     return topology, looks
 
 
@@ -257,12 +278,13 @@ def _hosts(config: SpoutConfig) -> str:
 @offsets.command("set")
 @spout_options
 @click.argument("assignments", nargs=-1, required=True, metavar="PARTITION=OFFSET...")
+@_topic_option
 @_yes_option
 @_json_option
-def set_(chosen: Chosen, assignments: tuple[str, ...], yes: bool, as_json: bool) -> None:
+def set_(chosen: Chosen, assignments: tuple[str, ...], topic: str | None, yes: bool, as_json: bool) -> None:
     """Set the next offset of some partitions."""
     wishes = {number: Wish(offset) for number, offset in parse_offsets(assignments).items()}
-    with chosen.one() as spout:
+    with chosen.one(topic) as spout:
         refuse_running(spout.place)
         _change(spout, wishes, spout.logs(), yes, as_json)
 
@@ -272,13 +294,14 @@ def set_(chosen: Chosen, assignments: tuple[str, ...], yes: bool, as_json: bool)
 @click.option(
     "--to", "to", required=True, metavar="PLACE", help="earliest, latest, an offset, or a time with its zone."
 )
+@_topic_option
 @_partition_option
 @_yes_option
 @_json_option
-def reset(chosen: Chosen, to: str, numbers: tuple[int, ...], yes: bool, as_json: bool) -> None:
+def reset(chosen: Chosen, to: str, topic: str | None, numbers: tuple[int, ...], yes: bool, as_json: bool) -> None:
     """Set partitions to a place: a time is that of the first record at or after it."""
     place = parse_place(to)
-    with chosen.one() as spout:
+    with chosen.one(topic) as spout:
         check_partitions(spout.topic, numbers, spout.partitions)
         refuse_running(spout.place)
         logs = spout.logs()
@@ -288,10 +311,11 @@ def reset(chosen: Chosen, to: str, numbers: tuple[int, ...], yes: bool, as_json:
 @offsets.command("import")
 @spout_options
 @click.argument("file", type=click.Path(path_type=Path), metavar="EXPORT")
+@_topic_option
 @_partition_option
 @_yes_option
 @_json_option
-def import_(chosen: Chosen, file: Path, numbers: tuple[int, ...], yes: bool, as_json: bool) -> None:
+def import_(chosen: Chosen, file: Path, topic: str | None, numbers: tuple[int, ...], yes: bool, as_json: bool) -> None:
     """Set the offsets that `streamlet offsets export` wrote."""
     try:
         text = file.read_text(encoding="utf-8")
@@ -299,7 +323,7 @@ def import_(chosen: Chosen, file: Path, numbers: tuple[int, ...], yes: bool, as_
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise BadInput(f"The export in {file} cannot be read: {why}.") from error
     exported = read_export(text, str(file))
-    with chosen.one() as spout:
+    with chosen.one(topic) as spout:
         check_topic(str(file), (exported.topic, exported.topic_id), (spout.topic, spout.topic_id))
         refuse_running(spout.place)
         _change(spout, _only(exported.wishes, numbers), spout.logs(), yes, as_json)
@@ -309,11 +333,18 @@ def import_(chosen: Chosen, file: Path, numbers: tuple[int, ...], yes: bool, as_
 @spout_options
 @click.option("--from", "source", metavar="PLACE", help="Copy from there to where the topology keeps its offsets.")
 @click.option("--to", "goal", metavar="PLACE", help="Copy from where the topology keeps its offsets to there.")
+@_topic_option
 @_partition_option
 @_yes_option
 @_json_option
 def copy(
-    chosen: Chosen, source: str | None, goal: str | None, numbers: tuple[int, ...], yes: bool, as_json: bool
+    chosen: Chosen,
+    source: str | None,
+    goal: str | None,
+    topic: str | None,
+    numbers: tuple[int, ...],
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Copy offsets from or to another store or id.
 
@@ -321,7 +352,7 @@ def copy(
     """
     if (source is None) == (goal is None):
         raise click.UsageError("Give one of --from and --to.", click.get_current_context())
-    with chosen.one() as spout:
+    with chosen.one(topic) as spout:
         other = _other_place(spout, source or goal or "")
         begin, end = (other, spout.place) if source else (spout.place, other)
         if begin.where == end.where:
@@ -338,11 +369,12 @@ def copy(
 
 @offsets.command()
 @spout_options
+@_topic_option
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Write there, and not to stdout.")  # fmt: skip
-def export(chosen: Chosen, output: Path | None) -> None:
+def export(chosen: Chosen, topic: str | None, output: Path | None) -> None:
     """Write the stored offsets as JSON, for `streamlet offsets import`."""
-    with chosen.one() as spout:
+    with chosen.one(topic) as spout:
         stored = spout.place.read(spout.partitions)
         for entry in stored.values():
             check_topic(spout.place.where, (spout.topic, entry.topic_id), (spout.topic, spout.topic_id))
@@ -399,7 +431,7 @@ def _change(
     needed = [row for row in rows if row.needed]
     if not as_json:
         click.echo(f"{spout.component}: topic {spout.topic}, {place.where}")
-        _draw(
+        draw(
             ("partition", "from", "to", "difference"),
             [(row.partition, _cell(row.before and row.before.offset), row.after.offset, _signed(row)) for row in rows],
         )
@@ -456,7 +488,8 @@ def _written(entry: StoredEntry | None) -> tuple[object, object]:
     return entry.leader_epoch if entry.leader_epoch >= 0 else "none", entry.written_by
 
 
-def _draw(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def draw(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table, its columns as wide as their longest cell."""
     cells = [list(map(str, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
     stroke = "─" if "utf" in (sys.stdout.encoding or "").lower() else "-"

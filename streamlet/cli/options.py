@@ -16,6 +16,11 @@ LOGGING = "logging"
 """The table of a settings file that holds no settings, but what ``logging.config`` takes."""
 
 
+def given_settings(path: Path | None, pairs: tuple[str, ...], topology: TopologySpec) -> Given:
+    """Return what a file and the command line set; the line wins. Raises SettingError."""
+    return [*(given_in_file(path, topology) if path else []), *given_on_line(pairs)]
+
+
 def given_on_line(pairs: tuple[str, ...]) -> Given:
     """Parse ``-c key=value`` arguments. Raises SettingError."""
     given = []

@@ -57,8 +57,9 @@ def _refused_as_json(error: Exception) -> None:
     "--backend", type=click.Choice(list(BACKENDS)), default="processes", show_default=True, help="Where tasks run."
 )
 @click.option("--master", metavar="URL", help="Spark's master.  [default: local-cluster[2,1,1024]]")
+@click.option("--spark", metavar="URL", help="Short for --backend spark --master URL.")
 @click.option(
-    "--workers", type=click.IntRange(min=1), help="How many workers.  [default: one a core, at most one a task]"
+    "--workers", type=click.IntRange(min=1), help="How many workers.  [default: one a core but one, at most one a task]"
 )
 @click.option("-c", "pairs", multiple=True, metavar="KEY=VALUE", help="A setting, or COMPONENT.NAME=VALUE. Repeatable.")
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in TOML or JSON; -c wins.")
@@ -67,7 +68,7 @@ def _refused_as_json(error: Exception) -> None:
     "seconds",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Stop after so long; with --until-caught-up: at the latest.",
+    help="Stop when the workers have run for so long; with --until-caught-up: at the latest, with exit status 1.",
 )
 @click.option("--until-caught-up", is_flag=True, help="Stop when all that was there at the start is done.")
 @click.option(
@@ -95,6 +96,7 @@ def run(
     target: TopologyTarget,
     backend: str,
     master: str | None,
+    spark: str | None,
     workers: int | None,
     pairs: tuple[str, ...],
     config: Path | None,
@@ -112,6 +114,8 @@ def run(
     `streamlet check --settings [FILE]` lists what -c may set.
     """
     try:
+        if spark is not None:
+            backend, master = _of_spark(spark, master)
         _check_options(backend, master, workers, seconds)
         topology = target.load()
         section = logging_in_file(config, topology) if config else None
@@ -145,7 +149,7 @@ def run(
         if as_json:
             _refused_as_json(error)
         raise
-    return _watched(made, request, stop, lasting, shown, view, debug)
+    return _watched(made, request, stop, lasting, shown, view, debug, until_caught_up)
 
 
 def _keepers(request: RunRequest, section: dict[str, Any] | None, config: Path | None) -> list[Keeper]:
@@ -169,6 +173,15 @@ def _given_for_log(file: Path | None, form: str | None) -> Given:
 ON_LINE = OptionNames("--master", "--workers", "-t", "--backend spark", "--backend inline")
 
 
+def _of_spark(spark: str, master: str | None) -> tuple[str, str]:
+    """Return backend and master of ``--spark URL``."""
+    context = click.get_current_context()
+    named = context.get_parameter_source("backend") is not click.core.ParameterSource.DEFAULT
+    if master is not None or (named and context.params["backend"] != "spark"):
+        raise click.UsageError("--spark URL stands for --backend spark --master URL: leave these out.", context)
+    return "spark", spark
+
+
 def _check_options(backend: str, master: str | None, workers: int | None, seconds: float | None) -> None:
     try:
         check_choices(ON_LINE, backend, workers, seconds, master)
@@ -189,7 +202,14 @@ def choose_view(as_json: bool) -> View:
 
 
 def _watched(
-    backend: Backend, request: RunRequest, stop: Stop, lasting: LastingView, shown: ViewThread, view: View, debug: bool
+    backend: Backend,
+    request: RunRequest,
+    stop: Stop,
+    lasting: LastingView,
+    shown: ViewThread,
+    view: View,
+    debug: bool,
+    until_caught_up: bool,
 ) -> int:
     """Run and show; return the exit status.
 
@@ -202,7 +222,7 @@ def _watched(
         try:
             view.start(request, backend.name)
             result = backend.run(request, view, stop)
-            status = interrupts.exit_status if result.reason == "interrupted" and interrupts.exit_status else 0
+            status = _exit_status(result.reason, interrupts, until_caught_up)
             view.finish(result, status)
             # After the run, which was asked to drain when the output broke.
             if lasting.lost is not None:
@@ -217,6 +237,14 @@ def _watched(
         finally:
             interrupts.settle()
     return status
+
+
+def _exit_status(reason: str, interrupts: Interrupts, until_caught_up: bool) -> int:
+    """Return the exit status of a run that did not fail; ``until_caught_up``: the option was given."""
+    if reason == "interrupted":
+        return interrupts.exit_status or 0
+    # Rule: --until-caught-up ends with 0 only when it has caught up. A cron job looks at the status alone.
+    return 1 if reason == "time" and until_caught_up else 0
 
 
 def _close(view: View, shown: ViewThread, exit_status: int, said: str) -> None:

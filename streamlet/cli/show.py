@@ -11,6 +11,7 @@ import json
 import math
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Protocol
@@ -24,6 +25,9 @@ from streamlet.cli.errors import explain
 from streamlet.cli.output import OutputFailed
 from streamlet.model.spec import SPOUT
 from streamlet.runtime.worker.log_lines import shown_text
+
+AT_WORK_S = 0.3
+"""Seconds for a line that another thread is just writing, before the last line of a killed run."""
 
 
 class View(Observer, Protocol):
@@ -123,6 +127,8 @@ class JsonView:
         self._content_shown = dataclasses.asdict(RunStatus("starting", 0.0))
         self._rates = Rates()
         self._begun = False
+        self._writing = threading.Lock()
+        self._ended = False
 
     def start(self, request: RunRequest, backend: str) -> None:
         self._begun = True
@@ -151,6 +157,12 @@ class JsonView:
         # With the numbers at hand: the thread that would give newer ones may stand anywhere.
         ended = {"event": "result", "reason": "killed", "drained": False, "exit_status": exit_status}
         result = {**ended, **self._content_shown}
+        # The thread that shows the run may be about to write a status: nothing follows the result. Not waited for any
+        # longer where that thread stands in a write to a terminal that nobody reads.
+        between_lines = self._writing.acquire(timeout=AT_WORK_S)
+        self._ended = True
+        if between_lines:
+            self._writing.release()
         _unbuffered(json_text(result), self._out.fileno())
         _unbuffered(killed(self._status))
 
@@ -179,8 +191,11 @@ class JsonView:
         return content
 
     def _put(self, event: str, **content: Any) -> None:
-        self._out.write(json_text({"event": event, **content}) + "\n")
-        self._out.flush()
+        line = json_text({"event": event, **content}) + "\n"
+        with self._writing:
+            if not self._ended:
+                self._out.write(line)
+                self._out.flush()
 
 
 class PlainView:
@@ -221,7 +236,7 @@ class PlainView:
             _say(line)
         for line in partition_lines(result.status.partitions):
             _say(line)
-        _say(ending(result))
+        _say(ending(result, exit_status))
 
     def failed(self, error: BaseException, exit_status: int) -> None:
         pass
@@ -242,8 +257,11 @@ def heading(request: RunRequest, backend: str) -> str:
     return f"{request.topology.name}: {summary(request.topology)} {where}. Ctrl-C drains and stops."
 
 
-def ending(result: RunResult) -> str:
-    """Return the last lines: failed trees, why the run ended, open trees."""
+def ending(result: RunResult, exit_status: int = 0) -> str:
+    """Return the last lines: failed trees, why the run ended, open trees.
+
+    A run that ended by the time with an ``exit_status`` was to catch up before.
+    """
     why = {"caught_up": "Caught up", "time": "Time is over", "interrupted": "Stopped"}.get(result.reason, result.reason)
     failed = sum(row.failed for row in result.status.components if row.kind == SPOUT)
     before = f"{many(failed, 'tuple tree')} failed on the way, for the spout to send again.\n" if failed else ""
@@ -258,14 +276,24 @@ def ending(result: RunResult) -> str:
             if not any(row.emitted for row in result.status.components if row.kind == SPOUT):
                 left = "nothing had been emitted yet"
     cut = f" But {'; '.join(result.unclosed)}. {MISSING}" if result.unclosed else ""
-    return f"{before}{why} after {duration(result.status.elapsed_s)}: {left}.{cut}"
+    late = "not caught up; " if result.reason == "time" and exit_status else ""
+    return f"{before}{why} after {duration(result.status.elapsed_s)}: {late}{left}.{cut}"
 
 
 def gone_lines(status: RunStatus) -> list[str]:
-    """Return ``lines: 3 given up, 12 lost; nobody sends them again.`` for each component with such."""
+    """Return ``lines: 3 given up, 12 lost; nobody sends them again.`` for each component with such.
+
+    What a KafkaSpout wrote to its dead letters is given up, too, and kept.
+    """
     lines = []
     for row in status.components:
-        parts = [f"{number:,} {what}" for number, what in ((row.given_up, "given up"), (row.lost, "lost")) if number]
+        kept = min(row.given_up, row.kept)
+        gone = (row.given_up - kept, "given up"), (row.lost, "lost")
+        parts = [f"{number:,} {what}" for number, what in gone if number]
+        if kept:
+            lines.append(
+                f"{row.name}: {kept:,} given up, and kept as {'a dead letter' if kept == 1 else 'dead letters'}."
+            )
         if parts:
             lines.append(f"{row.name}: {', '.join(parts)}; nobody sends them again.")
     return lines
@@ -316,7 +344,7 @@ COLUMNS = (
 WAIT_SHOWN_MS = 100
 """Milliseconds of waiting in queues that the table shows at least."""
 
-PARTITION_COLUMNS = ("partition", "position", "committed", "lag")
+PARTITION_COLUMNS = ("partition", "position", "committed", "lag", "behind")
 
 
 class Rates:
@@ -382,7 +410,9 @@ def hanging_lines(status: RunStatus) -> list[str]:
 def partition_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a partition's row as text for PARTITION_COLUMNS."""
     where = f"{row.get('topic', '')}/{row.get('partition', '?')}"
-    return (where, *(count(row.get(key)) for key in PARTITION_COLUMNS[1:]))
+    behind = row.get("behind_s")
+    age = "-" if not isinstance(behind, int | float) else duration(behind) if behind else "0"
+    return (where, *(count(row.get(key)) for key in PARTITION_COLUMNS[1:-1]), age)
 
 
 def in_order(partitions: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -21,7 +21,7 @@ from streamlet.runtime.worker.log_lines import shown_text
 REFRESH_A_SECOND = 4
 STYLES = {"debug": "dim", "warning": "yellow", "warn": "yellow", "error": "red", "critical": "bold red"}
 UNIMPORTANT = ("tasks", "timed out", "window", "wait ms", "per s", "p50 ms", "p99 ms", "emitted", "failed")
-UNIMPORTANT_OF_PARTITIONS = ("position", "committed")
+UNIMPORTANT_OF_PARTITIONS = ("position", "committed", "behind")
 """What a narrow terminal goes without, first to last."""
 
 MOST_PARTITIONS = 16
@@ -78,8 +78,9 @@ class TableView:
         self._notice = ""
         self._over = True
         self._live.stop()
-        style = "green" if result.drained and not result.unclosed else "yellow"
-        self._console.print(self._text(show.ending(result), style))
+        late = result.reason == "time" and exit_status != 0
+        style = "green" if result.drained and not result.unclosed and not late else "yellow"
+        self._console.print(self._text(show.ending(result, exit_status), style))
 
     def failed(self, error: BaseException, exit_status: int) -> None:
         self._notice = ""

@@ -416,3 +416,10 @@ def test_a_log_file_that_cannot_be_written_is_raised_in_any_case(tmp_path: Path)
     settings = {"streamlet.log.file": tmp_path / "none" / "run.log"}
     with pytest.raises(BadInput, match=r"run\.log cannot be written: No such file or directory"):
         Picking.run(backend="inline", check=False, settings=settings)
+
+
+@pytest.mark.parametrize(("cores", "workers"), [(1, 1), (2, 1), (3, 2), (16, 15)])
+def test_a_run_that_names_no_number_leaves_a_core_to_the_broker(cores: int, workers: int) -> None:
+    """On Spark they are the cluster's, and none is left out."""
+    assert running.default_workers("processes", cores) == workers
+    assert running.default_workers("spark", cores) == cores

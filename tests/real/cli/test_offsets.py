@@ -357,3 +357,44 @@ def test_on_kafka_4_too_a_group_with_members_is_refused_ordinary_consumers_as_we
         member.close()
     site.offsets("set", site.group, "0=3", "1=1", "--yes")
     assert site.in_group() == [3, 1]
+
+
+def test_of_several_topics_each_is_shown_and_one_by_name_is_moved(site: Site, make_topic: Callable[..., str]) -> None:
+    """With offsets in ZooKeeper, where a run over one topic has stored before: they count."""
+    other = Site(site.streamlet, site.cluster, make_topic(site.cluster, 2))
+    site.__post_init__()  # the files are of the last site that was made
+    site.produce(4)
+    assert site.run(site.zk) == site.records(0, 0)
+    site.produce(1)
+    other.produce(2)
+    several = ("-c", f"lines.topics={site.topic},{other.topic}")
+    assert rows_of(site.offsets("show", site.zk, "--json", *several)) == {
+        (site.topic, 0): (4, 1),
+        (site.topic, 1): (4, 1),
+        (other.topic, 0): (None, None),
+        (other.topic, 1): (None, None),
+    }
+    site.seen.unlink()
+    done = site.streamlet("run", site.zk, "--backend", "inline", "--until-caught-up", *several, SEEN=str(site.seen))
+    assert done.returncode == 0, done.stderr
+    assert sorted(site.seen.read_text().split()) == sorted([*site.records(4, 4), *other.records(0, 0)])
+    refused = site.streamlet("offsets", "reset", site.zk, "--to", "1", "--yes", *several)
+    assert refused.returncode == 2 and "say which one is meant with --topic" in refused.stderr
+    refused = site.streamlet("offsets", "lag", site.zk, "--topic", "no", *several)
+    assert refused.returncode == 2 and "topic 'no' is none of" in refused.stderr
+    site.offsets("reset", site.zk, "--to", "1", "--topic", other.topic, "--yes", *several)
+    assert rows_of(site.offsets("show", site.zk, "--json", *several)) == {
+        (site.topic, 0): (5, 0),
+        (site.topic, 1): (5, 0),
+        (other.topic, 0): (1, 1),
+        (other.topic, 1): (1, 1),
+    }
+
+
+def rows_of(said: str) -> dict[tuple[str, int], tuple[int | None, int | None]]:
+    """Offset and lag by topic and partition, of ``show --json``."""
+    return {
+        (spout["topic"], row["partition"]): (row["offset"], row["lag"])
+        for spout in json.loads(said)["spouts"]
+        for row in spout["partitions"]
+    }

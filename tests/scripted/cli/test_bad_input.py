@@ -184,7 +184,7 @@ WORD_COUNT = Path(__file__).parents[3] / "topologies" / "word_count.py"
     ("pair", "wanted"),
     [
         ("out=5", "Did you mean 'word_count.out'?"),
-        ("topic=x", "Did you mean 'lines.topic'?"),
+        ("topic=x", "or 'lines.topic'?"),
         ("lines.topik=x", "Did you mean 'topic'?"),
         ("zzz=5", "word_count.out, lines.NAME; `streamlet check --settings FILE` says what they mean"),
         ("lines.fetch_min_bytes=abc", "fetch_min_bytes cannot be 'abc': it is a whole number of at least 1"),

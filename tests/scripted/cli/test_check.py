@@ -7,7 +7,9 @@ from pathlib import Path
 
 from streamlet.model.settings import SETTINGS
 
-READINGS = Path(__file__).parents[3] / "topologies" / "readings.py"
+TOPOLOGIES = Path(__file__).parents[3] / "topologies"
+READINGS = TOPOLOGIES / "readings.py"
+COUNTED_WORDS = Path(__file__).parents[2] / "topologies" / "counted_words.py"
 BAD = """
 from streamlet import Bolt, Topology
 class Count(Bolt): pass
@@ -52,5 +54,69 @@ def test_settings_of_a_topology_include_its_own(streamlet) -> None:
     assert {row["key"] for row in rows} >= {*SETTINGS, "readings.failing"}
 
 
+def test_a_topology_is_checked_with_the_settings_of_a_run(streamlet, tmp_path) -> None:
+    """On the line and in a file; what is wrong with them is a problem as any other."""
+    done = streamlet("check", READINGS, "-c", "topology.max.spout.pending=7", "-c", "readings.failing=0.5")
+    assert done.returncode == 0 and "is valid" in done.stdout
+    done = streamlet("check", READINGS, "-c", "topology.max.spout.pending=seven")
+    assert done.returncode == 2 and "topology.max.spout.pending" in done.stderr
+    config = tmp_path / "settings.toml"
+    config.write_text("[average]\nnonsense = 1\n")
+    answer = json.loads(streamlet("check", READINGS, "--config", config, "--json").stdout)
+    assert not answer["valid"] and "nonsense" in answer["problems"][0]["message"]
+
+
+def test_every_wrong_setting_of_a_bolt_that_writes_to_kafka_is_told_at_once(streamlet) -> None:
+    file = streamlet.write(
+        """
+from streamlet import Topology
+from streamlet.bolts.kafka import KafkaBolt
+class Made(Topology):
+    out = KafkaBolt.spec(inputs=["x"], topic="t", hosts="kafka://k:1", key=7, acks=2, linger_ms=-1)
+"""
+    )
+    answer = json.loads(streamlet("check", file, "--json").stdout)
+    for said in (streamlet("check", file).stderr, answer["problems"][0]["message"]):
+        assert all(name in said for name in ("key is 7", "acks = 2", "linger_ms = -1"))
+
+
+def test_settings_without_a_file_are_refused(refused) -> None:
+    assert "FILE" in refused("check", "--settings", "-c", "topology.workers=2")
+
+
 def test_neither_file_nor_settings_is_refused(refused) -> None:
     assert "--settings" in refused("check")
+
+
+COPY = """
+from streamlet import Bolt, Topology
+from streamlet.bolts.kafka import KafkaBolt
+from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, SpoutConfig
+class Same(Bolt):
+    outputs = ["line"]
+    def process(self, tup): self.emit(tup.values)
+class Copy(Topology):
+    lines = KafkaSpout.spec(config=SpoutConfig(KafkaHosts("k:1"), topic="lines", id="copy"))
+    same = Same.spec(inputs=[lines])
+    out = KafkaBolt.spec(inputs=[same], hosts="k:1", topic="copied")
+"""
+
+
+def test_exactly_once_of_the_command_line_says_what_is_not_covered(streamlet) -> None:
+    path = streamlet.write(COPY)
+    assert "Exactly once" not in streamlet("check", path).stdout
+    done = streamlet("check", path, "-c", "topology.delivery=exactly-once")
+    assert done.returncode == 0 and "Exactly once: the records that out writes" in done.stdout
+
+
+def test_a_topology_for_dataframes_is_shown_by_stages_or_refused_with_every_reason(streamlet, refused) -> None:
+    shown = streamlet("check", "--for", "dataframe", COUNTED_WORDS)
+    assert shown.stdout.splitlines()[1:] == [
+        "On DataFrames:",
+        "  split, lower: wherever rows are",
+        "  count: rows of a key together",
+        "  window: rows of a key together",
+    ]
+    told = refused("check", "--for", "dataframe", TOPOLOGIES / "word_count.py")
+    assert "WordCount cannot be applied to DataFrames. count: It declares no outputs" in " ".join(told.split())
+    refused("check", "--for", "dataframe")

@@ -89,7 +89,7 @@ def test_an_address_where_nobody_listens_is_told_at_once() -> None:
     ("text", "said"),
     [
         ('acks = "all"', "mine.toml: 'acks' is a setting of the Producer"),
-        ('"group.protocol" = "consumer"', "mine.toml: There is no setting 'group_protocol'"),
+        ('"api.version" = "3.9"', "mine.toml: There is no setting 'api_version'"),
         ('"client.id" = "a"\nclient_id = "b"', "mine.toml: client_id is given twice"),
         ("request_timeout_ms = '5'", "mine.toml: request_timeout_ms = '5' must be a whole number"),
     ],

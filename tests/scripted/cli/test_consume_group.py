@@ -8,9 +8,10 @@ from typing import cast
 
 import pytest
 
+from streamlet.cli import consume
 from streamlet.cli.consume import Reading, Wanted
 from streamlet.cli.record_format import Lines
-from streamlet.kafka import Consumer, TopicPartition
+from streamlet.kafka import Consumer, ConsumerConfig, TopicPartition
 from streamlet.kafka.broker_errors import NotCoordinator
 from streamlet.kafka.consumer import ConsumerRebalanceListener
 from tests.scripted.cli.test_consume import record
@@ -19,7 +20,8 @@ from tests.scripted.cli.test_consume import record
 class Group:
     """A consumer in a group: three records, one a poll, then nothing; commits are answered as ``fault`` says."""
 
-    def __init__(self, fault: Exception | None = None, assigned: int = 1) -> None:
+    def __init__(self, fault: Exception | None = None, assigned: int = 1, protocol: str = "classic") -> None:
+        self.config = ConsumerConfig.of({"bootstrap_servers": "h:1", "group_id": "g", "group_protocol": protocol})
         self.fault = fault
         self.tp = TopicPartition("t", 0)
         self.assigned = assigned
@@ -113,7 +115,7 @@ def test_what_could_not_be_written_is_never_committed() -> None:
 
 def test_a_member_that_is_given_nothing_is_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others hold every partition; before the group's round is over nobody knows that."""
-    monkeypatch.setattr("streamlet.cli.consume._NOTHING_LEFT_S", 0.0)
+    monkeypatch.setitem(consume._NOTHING_LEFT_S, "classic", 0.0)
     consumer = Group(assigned=0)
     reading = group_reading(consumer)
     assert not reading._done()
@@ -121,11 +123,19 @@ def test_a_member_that_is_given_nothing_is_at_the_end(monkeypatch: pytest.Monkey
     assert reading.left_out and reading.shown == 0
 
 
+def test_a_member_of_the_newer_protocol_is_patient_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others hear a heartbeat later that they are to give up something, and it hears of that another one later."""
+    monkeypatch.setitem(consume._NOTHING_LEFT_S, "classic", 0.0)
+    reading = group_reading(Group(assigned=0, protocol="consumer"))
+    reading.on_partitions_assigned(())
+    assert not reading._done() and not reading.left_out
+
+
 def test_a_member_that_waits_for_a_partition_says_so_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Else it looks like a topic that is quiet."""
-    monkeypatch.setattr("streamlet.cli.consume._NOTHING_LEFT_S", 0.0)
+    monkeypatch.setitem(consume._NOTHING_LEFT_S, "classic", 0.0)
     consumer = Group(assigned=0)
     reading = Reading(cast(Consumer, consumer), Wanted("t", (), "g", False, None, False, None), Lines(), io.BytesIO())
     for _ in range(3):

@@ -146,6 +146,31 @@ def test_another_cluster_than_the_one_that_is_up(state: Path) -> None:
         assert run("down")[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("kafka", "ports", "said"),
+    [
+        ("3.9", (31456, 9092), ["2181 is taken by another program: ZooKeeper is at 127.0.0.1:31456; write that into"]),
+        (
+            "4",
+            (31457,),
+            ["9092 is taken by another program: broker 0 is at 127.0.0.1:31457; write that into your file."],
+        ),
+        ("3.9", (2181, 9092), []),
+    ],
+)
+def test_a_usual_port_that_is_taken_is_named_with_the_one_instead(
+    state: Path, monkeypatch: pytest.MonkeyPatch, kafka: str, ports: tuple[int, ...], said: list[str]
+) -> None:
+    names = ["ZooKeeper", "broker 0"][-len(ports) :]
+    here = ProcessIdentity.of(os.getpid())
+    processes = tuple(resident.ResidentProcess(n, port, "log", here) for n, port in zip(names, ports, strict=True))
+    made = resident.Resident(kafka, 1, str(state / "cluster"), processes)
+    monkeypatch.setattr(resident, "_start", lambda *_: made)
+    monkeypatch.setattr(resident.ResidentProcess, "health", lambda _: "answers")
+    text = run("up", "--kafka", kafka)[1]
+    assert [one in text for one in said] == [True] * len(said) and text.count("is taken") == len(said)
+
+
 class Recorded:
     """A cluster on record whose servers are processes that only wait, and whose living brokers are said to answer."""
 
@@ -213,7 +238,7 @@ def test_what_is_not_said_is_as_it_was(
     recorded.end()
     started: list[tuple[object, ...]] = []
 
-    def start(_state: Path, kafka: str, brokers: int, ports: tuple[int, ...], _progress: object) -> resident.Resident:
+    def start(_state: Path, kafka: str, brokers: int, ports: tuple[int, ...], *_: object) -> resident.Resident:
         started.append((kafka, brokers, ports[1:]))
         return recorded.resident
 
@@ -246,3 +271,54 @@ def test_half_dead_and_silent_is_refused(recorded: Recorded, monkeypatch: pytest
     monkeypatch.setattr(resident.ResidentProcess, "health", lambda _process: "silent")
     with pytest.raises(NotAsWanted, match=r"does not answer.*1 of 3 brokers has ended"):
         standing_cluster()
+
+
+@pytest.fixture
+def with_spark(recorded: Recorded) -> Iterator[Recorded]:
+    """The same, and a Spark cluster with a master and two workers."""
+    names = ["Spark master", "Spark worker 0", "Spark worker 1"]
+    for name in names:
+        recorded.servers[name] = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    processes = tuple(
+        resident.ResidentProcess(
+            name, 7077 + at, f"{name}.log", ProcessIdentity.of(recorded.servers[name].pid), 8080 + at
+        )
+        for at, name in enumerate(names)
+    )
+    recorded.resident = dataclasses.replace(recorded.resident, spark=resident.ResidentSpark(processes))
+    state = resident.state_directory() / "state.json"
+    state.write_text(json.dumps(dataclasses.asdict(recorded.resident)))
+    yield recorded
+
+
+def test_spark_is_told_with_its_address_and_ended_with_the_rest(with_spark: Recorded) -> None:
+    """On record as it was written; ``status`` is 1 when one of its workers has ended, and says what starts it."""
+    assert resident.status() == with_spark.resident
+    status, text = run("status")
+    assert status == 0 and "streamlet run FILE --spark spark://127.0.0.1:7077" in text
+    told = json.loads(run("status", "--json")[1])
+    assert told["spark"] == {"master": "spark://127.0.0.1:7077", "page": "http://127.0.0.1:8080", "workers": 2}
+    with_spark.end("Spark worker 1")
+    status, text = run("status")
+    assert status == 1 and "Spark worker 1 has ended: `streamlet dev up` starts it again." in text
+    assert standing_cluster().loss() is None, "Kafka is whole"
+    ended = json.loads(run("down", "--json")[1])["ended"]
+    assert [server["name"] for server in ended][:2] == ["Spark worker 0", "Spark master"] and len(ended) == 5
+
+
+@pytest.mark.parametrize("wanted", [(), ("--spark",), ("--spark", "--spark-workers", "2")])
+def test_a_spark_that_is_up_is_left_alone(with_spark: Recorded, wanted: tuple[str, ...]) -> None:
+    assert run("up", *wanted)[1].startswith("It is up already:")
+    assert with_spark.untouched()
+
+
+def test_another_size_of_spark_is_refused_before_anything_is_started(with_spark: Recorded) -> None:
+    with_spark.end("broker 1")
+    with pytest.raises(NotAsWanted, match=r"spark://127.0.0.1:7077 with 2 workers.*streamlet dev down"):
+        run("up", "--spark", "--spark-workers", "3")
+    assert with_spark.untouched("broker 1")
+
+
+def test_a_number_of_spark_workers_without_spark_is_refused(state: Path) -> None:
+    result = CliRunner().invoke(dev, ["up", "--spark-workers", "2"])
+    assert result.exit_code == 2 and "--spark-workers belongs to --spark" in result.stderr

@@ -179,4 +179,15 @@ def test_a_time_beside_caught_up_is_the_latest_end(streamlet, backend: str, seco
     endless = "n = -10**9" if reason == "time" else "pass"
     file = streamlet.write(made(spout=endless))
     done = streamlet("run", file, "--backend", backend, "--until-caught-up", "-t", seconds, "--json")
-    assert json.loads(done.stdout.splitlines()[-1])["reason"] == reason
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["reason"] == reason
+    assert done.returncode == result["exit_status"] == (1 if reason == "time" else 0)
+
+
+@backends
+def test_the_last_line_says_that_the_time_was_over_before_the_run_caught_up(streamlet, backend: str) -> None:
+    file = streamlet.write(made(spout="n = -10**9"))
+    late = streamlet("run", file, "--backend", backend, "--until-caught-up", "-t", "0.6")
+    assert late.returncode == 1 and "not caught up; " in late.stdout.splitlines()[-1]
+    timed = streamlet("run", file, "--backend", backend, "-t", "0.6")
+    assert timed.returncode == 0 and "not caught up" not in timed.stdout

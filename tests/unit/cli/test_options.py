@@ -10,7 +10,7 @@ import pytest
 from streamlet import Spout, Topology
 from streamlet.base.errors import SettingError
 from streamlet.cli.options import client_settings_in_file, given_in_file, given_on_line
-from streamlet.running import split_settings
+from streamlet.running import make_request, split_settings
 
 
 class Tunable(Spout):
@@ -40,7 +40,7 @@ def test_values_may_hold_equals_signs() -> None:
 
 def test_component_settings_are_told_from_the_runs() -> None:
     """A key of the topology's own wins over a component of that name: it says exactly that key."""
-    settings, overrides = split_settings(
+    settings, overrides, _ = split_settings(
         SPEC, given_on_line(("lines.topic=x", "lines.of.mine=4", "topology.workers=2"))
     )
     assert settings == {"lines.of.mine": "4", "topology.workers": 2}
@@ -50,7 +50,7 @@ def test_component_settings_are_told_from_the_runs() -> None:
 def test_tables_of_a_file_are_joined_by_dots(tmp_path: Path) -> None:
     toml = tmp_path / "settings.toml"
     toml.write_text('topology.max.spout.pending = 5\n[lines]\ntopic = "x"\n[my.table]\na = 2\n')
-    settings, overrides = split_settings(SPEC, given_in_file(toml, SPEC))
+    settings, overrides, _ = split_settings(SPEC, given_in_file(toml, SPEC))
     assert settings == {"topology.max.spout.pending": 5, "my.table": {"a": 2}}
     assert overrides == {"lines": {"topic": "x"}}
 
@@ -76,7 +76,7 @@ def test_settings_may_stand_in_a_json_file(tmp_path: Path) -> None:
 def test_a_wrong_name_of_any_kind_gets_the_nearest_right_one(key: str, near: str) -> None:
     """Settings, keys of the topology's own and components' settings are all candidates."""
     with pytest.raises(SettingError, match=f"Did you mean '{near}'"):
-        split_settings(SPEC, [(key, "1", "-c")])
+        make_request(SPEC, [(key, "1", "-c")], backend="inline")
 
 
 @pytest.mark.parametrize("key", ["lines.sasl_plain_password", "sasl_plain_password", "lines.ssl_password"])
@@ -86,7 +86,7 @@ def test_a_password_is_told_where_it_goes(key: str, source: str) -> None:
     with pytest.raises(
         SettingError, match=f"^{key} given by {source} is not taken: .*streamlet docs security"
     ) as caught:
-        split_settings(SPEC, [(key, "geheim", source)])
+        make_request(SPEC, [(key, "geheim", source)], backend="inline")
     assert "geheim" not in caught.value.message and "Did you mean" not in caught.value.message
 
 
@@ -108,4 +108,12 @@ def test_a_file_that_nests_too_deeply_is_named(tmp_path: Path, name: str, text: 
 def test_who_gave_a_bad_value_is_named(tmp_path: Path) -> None:
     given: list[tuple[str, Any, str]] = [("topology.debug", "perhaps", "settings.toml")]
     with pytest.raises(SettingError, match=r"given by settings\.toml"):
-        split_settings(SPEC, given)
+        make_request(SPEC, given, backend="inline")
+
+
+def test_all_wrong_settings_are_named_at_once() -> None:
+    pairs = ("topology.max.spout.pendng=3", "topology.workers=many", "lines.topc=x")
+    with pytest.raises(SettingError) as caught:
+        make_request(SPEC, given_on_line(pairs), backend="inline")
+    said = caught.value.message
+    assert all(one in said for one in ("topology.max.spout.pendng", "'many'", "topc"))

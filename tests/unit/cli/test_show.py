@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from streamlet.backends.contract import ComponentStatus, RunResult, RunStatus
+from streamlet.base.log_line import LogLine
 from streamlet.cli import show
 from streamlet.cli.show import json_text
 from tests.unit.cli.statuses import ROWS, drawn, partitions, status
@@ -51,7 +54,7 @@ def test_a_status_line_says_what_went_in_what_failed_and_how_far_behind() -> Non
 
 
 def test_partitions_whose_numbers_are_not_known_yet_have_dashes() -> None:
-    assert list(show.partition_lines(({"topic": "t", "partition": 0},)))[1].split() == ["t/0", "-", "-", "-"]
+    assert list(show.partition_lines(({"topic": "t", "partition": 0},)))[1].split() == ["t/0", "-", "-", "-", "-"]
 
 
 @pytest.mark.parametrize(
@@ -69,6 +72,12 @@ def test_the_last_line_says_why_and_what_is_left(
 ) -> None:
     line = show.ending(RunResult(reason, RunStatus("ended", 1.0, ROWS, pending=pending), drained))
     assert all(word in line for word in words)
+
+
+def test_a_run_that_was_to_catch_up_and_ran_out_of_time_says_so() -> None:
+    result = RunResult("time", RunStatus("ended", 60.0, ROWS, pending=1), False)
+    assert "Time is over after 1:00 min: not caught up; 1 tuple tree still open" in show.ending(result, 1)
+    assert "caught up" not in show.ending(result)
 
 
 def test_a_run_that_emitted_nothing_leaves_nothing_to_be_read_again() -> None:
@@ -153,7 +162,59 @@ def test_the_result_of_a_killed_run_has_the_fields_of_its_status(capfd: pytest.C
     assert [row.keys() for row in shown["components"]] == [row.keys() for row in result["components"]]
 
 
+def test_nothing_follows_the_result_of_a_killed_run(capfd: pytest.CaptureFixture[str]) -> None:
+    """The thread that shows the run does not know of the signal yet."""
+    view = show.JsonView()
+    view.killed(130)
+    view.on_status(status())
+    view.on_event(LogLine("info", "late", 0.0))
+    assert [json.loads(line)["event"] for line in capfd.readouterr().out.splitlines()] == ["result"]
+
+
+def test_a_writer_that_stands_still_keeps_back_the_result_of_a_killed_run_for_a_moment_only(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stands, goes_on = threading.Event(), threading.Event()
+
+    class Terminal:
+        def write(self, text: str) -> None:
+            stands.set()
+            goes_on.wait()
+
+        def flush(self) -> None:
+            pass
+
+        def fileno(self) -> int:
+            return 1
+
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    view = show.JsonView()
+    writing = threading.Thread(target=view.on_status, args=(status(),))
+    writing.start()
+    try:
+        stands.wait()
+        view.killed(130)
+        assert json.loads(capfd.readouterr().out)["reason"] == "killed"
+    finally:
+        goes_on.set()
+        writing.join()
+
+
 def test_a_number_that_is_not_finite_is_null_in_json() -> None:
     """A user's metric may be one, and what Python writes for it is no JSON."""
     text = json_text({"a": [1.5, float("nan")], "b": {"c": (float("inf"), -float("inf"))}, "d": Path("x")})
     assert json.loads(text, parse_constant=pytest.fail) == {"a": [1.5, None], "b": {"c": [None, None]}, "d": "x"}
+
+
+def test_what_is_kept_as_a_dead_letter_is_told_from_what_is_gone() -> None:
+    rows = (
+        ComponentStatus("lines", "spout", 1, given_up=3, kept=2, lost=1),
+        ComponentStatus("words", "spout", 1, given_up=1, kept=1),
+        ComponentStatus("plain", "spout", 1, given_up=1),
+    )
+    assert show.gone_lines(dataclasses.replace(status(), components=rows)) == [
+        "lines: 2 given up, and kept as dead letters.",
+        "lines: 1 given up, 1 lost; nobody sends them again.",
+        "words: 1 given up, and kept as a dead letter.",
+        "plain: 1 given up; nobody sends them again.",
+    ]

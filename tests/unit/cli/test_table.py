@@ -22,7 +22,7 @@ def test_the_live_table_fits_the_terminal(width: int) -> None:
     assert all(len(line) <= width for line in text.replace("\x1b[2K", "").splitlines() if "\x1b" not in line)
 
 
-def test_the_live_table_shows_the_partitions_that_lag_most() -> None:
+def test_k9_5_the_live_table_shows_the_partitions_that_lag_most() -> None:
     text = drawn(80, status(partitions=partitions(MOST_PARTITIONS + 5)))
     assert f"t/{MOST_PARTITIONS + 4} " in text and "t/0 " not in text and "and 5 more with less lag" in text
 

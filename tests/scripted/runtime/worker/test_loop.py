@@ -155,7 +155,7 @@ def said(full: list[int], worker: int = 1) -> Incoming:
 
 def answered(ask: Ask, worker: int = 1, **of: Any) -> Incoming:
     """What a worker answers that has nothing."""
-    answer = Answer(ask.number, 0, 0.0, 0, {}, {}, [], [])._replace(**of)
+    answer = Answer(ask.number, 0, 0.0, 0, {}, {}, [], [], 0.0)._replace(**of)
     return Incoming([], [], [], [], worker=worker, answer=answer)
 
 
@@ -275,6 +275,26 @@ def test_a_close_that_raises_whatever_it_be_does_not_keep_the_others_from_theirs
         (error,) = one.loop.close(clean=True)
         assert isinstance(error.__cause__, kind) and where in str(error) and one.spout.heard == ["closed"]
         assert cleaned == ([] if where == "cleanup" else ["cleaned up"])
+
+
+def test_all_spouts_are_deactivated_before_the_first_one_closes() -> None:
+    """What they begin to give up there goes on side by side."""
+    heard: list[str] = []
+
+    class Told(Numbers):
+        def deactivate(self) -> None:
+            heard.append("deactivate")
+
+        def close(self) -> None:
+            heard.append("close")
+
+    class Two(Topology):
+        numbers = Told.spec(par=2)
+        sink = Sink.spec(inputs=[numbers])
+
+    with TopologyTester(Two) as tester:
+        tester.run()
+    assert heard == ["deactivate", "deactivate", "close", "close"]
 
 
 @pytest.mark.parametrize("kind", [ValueError, asyncio.CancelledError])

@@ -11,6 +11,7 @@ from streamlet.base.clock import ManualClock
 from streamlet.components.spout import FailReason
 from streamlet.runtime.links.links import NoLinks, Traffic
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
+from streamlet.runtime.tasks.shuffle import CALM
 from streamlet.runtime.worker.loop import BOLTS_S, WorkerLoop
 from streamlet.tracking.census import Answer, Ask
 from streamlet.tracking.roots import STEP
@@ -117,7 +118,7 @@ class Rig:
             self.loop.turn()
             ask = self.ask()
             if ask is not None:
-                answer = Answer(ask.number, 0, 0.0, 0, {}, {}, [], [])._replace(**of)
+                answer = Answer(ask.number, 0, 0.0, 0, {}, {}, [], [], 0.0)._replace(**of)
                 self.wire.arrived.append(Incoming([], [], [], [], worker=1, answer=answer))
 
 
@@ -136,7 +137,7 @@ def test_an_answer_counts_what_arrived_before_the_question() -> None:
         one.arrives(ROOT)
         one.loop.turn()
         one.clock.advance(2.0)
-        one.arrives(ROOT + STEP, ROOT + 2 * STEP, ask=Ask(9, [ROOT], [ROOT + 2 * STEP]))
+        one.arrives(ROOT + STEP, ROOT + 2 * STEP, ask=Ask(9, [ROOT], [ROOT + 2 * STEP], []))
         one.loop.turn()
         answer = one.answer()
         assert (answer.number, answer.queued, answer.sent, answer.received) == (9, 2, {1: 7}, {1: 8})
@@ -151,7 +152,7 @@ def test_an_answer_counts_what_stays_here_until_another_worker_has_room() -> Non
         one.loop.departures.add(1, [run])
         one.wire.arrived.append(Incoming([], [], [], [], full=[BOLT], worker=1))
         one.loop.turn()
-        one.wire.arrived.append(Incoming([], [], [], [], worker=1, ask=Ask(9, [ROOT], [ROOT + STEP])))
+        one.wire.arrived.append(Incoming([], [], [], [], worker=1, ask=Ask(9, [ROOT], [ROOT + STEP], [])))
         one.loop.turn()
         answer = one.answer()
         assert (answer.queued, answer.waiting, answer.slowest) == (100, [ROOT], 0)
@@ -162,7 +163,7 @@ def test_an_answer_estimates_how_long_the_queue_takes() -> None:
         one.bolt.takes_s = BOLTS_S
         one.arrives(*range(ROOT, ROOT + 10 * STEP, STEP))
         one.loop.turn()
-        one.arrives(ask=Ask(9, [ROOT], []))
+        one.arrives(ask=Ask(9, [ROOT], [], []))
         one.loop.turn()
         answer = one.answer()
         assert 0 < answer.queued < 10 and answer.slowest == BOLT and answer.waiting == []
@@ -174,7 +175,7 @@ def test_tuples_of_closed_trees_are_held_no_longer() -> None:
     with rig(1) as one:
         one.arrives(ROOT, ROOT + STEP)
         one.loop.turn()
-        one.arrives(ask=Ask(9, [ROOT + STEP], [ROOT + 9 * STEP]))
+        one.arrives(ask=Ask(9, [ROOT + STEP], [ROOT + 9 * STEP], []))
         one.loop.turn()
         assert [held[0] for held in one.answer().held] == [ROOT + STEP]
         assert len(one.loop.tasks[BOLT].run.held) == 1  # type: ignore[union-attr]
@@ -237,9 +238,80 @@ def test_a_lost_link_ends_a_round_and_the_next_one_is_asked_when_trees_are_open_
         one.loop.recover([1])
         one.loop.recovered()
         one.wire.arrived.append(
-            Incoming([], [], [], [], worker=1, answer=Answer(first.number, 0, 0.0, 0, {}, {}, [], []))
+            Incoming([], [], [], [], worker=1, answer=Answer(first.number, 0, 0.0, 0, {}, {}, [], [], 0.0))
         )
         one.loop.turn()
         one.loop.turn()
         second = one.ask()
         assert second is not None and second.number > first.number
+
+
+def test_an_answer_has_the_share_of_its_time_in_which_the_worker_was_awake() -> None:
+    """At least over a tenth of a second: of less, it says what it last said."""
+    with rig(1) as one:
+        for _ in range(4):
+            one.clock.advance(0.05)  # busy: this clock stands still while the loop sleeps
+            one.loop.turn()
+        one.wire.arrived.append(Incoming([], [], [], [], worker=0, ask=Ask(1, [ROOT], [], [])))
+        one.loop.turn()
+        assert one.answer().load == 1.0
+        one.clock.advance(0.05)
+        one.wire.arrived.append(Incoming([], [], [], [], worker=0, ask=Ask(2, [ROOT], [], [])))
+        one.loop.turn()
+        assert one.answer().load == 1.0
+
+
+def test_every_worker_hears_the_loads_that_the_last_round_found() -> None:
+    """Also one without spouts: its bolts shuffle, too."""
+    with rig(0) as one:
+        one.loop.turn()
+        one.loop.turn()
+        first = one.ask()
+        assert first is not None and [*first.loads] == []
+        answer = Answer(first.number, 0, 0.0, 0, {}, {}, [], [], 0.75)
+        one.wire.arrived.append(Incoming([], [], [], [], worker=1, answer=answer))
+        one.loop.turn()
+        one.clock.advance(1.0)
+        one.loop.turn()
+        second = one.ask()
+        assert second is not None and [*second.loads] == [0.0, 0.75], (
+            "the first answer of its own came before a tenth of a second"
+        )
+
+
+def test_a_worker_whose_bolt_rests_is_full_and_one_whose_bolt_holds_tuples_is_not_calm() -> None:
+    """The loop sleeps meanwhile: threads of the bolt, or a producer, are at work."""
+
+    def load(one: Rig, number: int) -> float:
+        one.wire.arrived.append(Incoming([], [], [], [], worker=0, ask=Ask(number, [ROOT], [], [])))
+        one.loop.turn()
+        return one.answer().load
+
+    with rig(1) as one:
+        sleeps = one.loop.census._load._slept_s = lambda: one.clock.monotonic()  # all the time
+        assert sleeps() >= 0
+        one.clock.advance(1.0)
+        assert load(one, 1) == 0.0
+        one.arrives(ROOT)
+        one.loop.turn()
+        one.clock.advance(0.2)
+        assert load(one, 2) == CALM
+        one.loop.shared.resting.add(BOLT)
+        assert load(one, 3) == 1.0
+
+
+def test_nobody_is_asked_before_all_links_stand() -> None:
+    """A question to a worker without a link would be lost: no answer, no wider window, no time-out, ever."""
+    with rig(0) as one:
+        one.loop.recover([1])
+        one.wire.sent.clear()
+        one.spout.emit([1], tup_id="early")
+        for _ in range(3):
+            one.loop.turn()
+            one.clock.advance(0.1)
+        assert one.ask() is None
+        one.loop.recovered()
+        one.loop.turn()
+        one.clock.advance(0.1)
+        one.loop.turn()
+        assert one.ask() is not None

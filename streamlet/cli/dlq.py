@@ -1,0 +1,356 @@
+"""``streamlet dlq``: the dead letters of a topology's KafkaSpouts, shown, replayed and deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from streamlet.base.errors import BadInput
+from streamlet.base.printable import printable
+from streamlet.cli.offsets import Chosen, choosing, draw
+from streamlet.cli.record_format import plain
+from streamlet.spouts.kafka.dead_letter import DeadLetter, users_headers
+from streamlet.spouts.kafka.dead_letter_choice import (
+    LetterFilter,
+    LetterLog,
+    parse_letter,
+    parse_offsets_range,
+    plan_purge,
+    plan_replay,
+)
+from streamlet.spouts.kafka.dead_letter_topic import DeadLetterTopic, Replayed, name_of
+from streamlet.spouts.kafka.spout_config import SpoutConfig
+
+MOST_ROWS = 100
+"""Letters that are listed where no --limit says otherwise."""
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedLetters:
+    """The letters that the options choose: of one topology, or of all that share its dead-letter topic."""
+
+    letters: LetterFilter
+    every_topology: bool
+
+    def of(self, topology: str) -> LetterFilter:
+        """Return the choice for a topology."""
+        # Rule: one topology's command touches no other's letters unless asked to. Several may share a dead-letter
+        # topic; a replay would write the other's records before its bolt is corrected, a purge would delete them.
+        return self.letters if self.every_topology else replace(self.letters, topology=topology)
+
+    def left_out(self, log: LetterLog, topology: str) -> int:
+        """Return how many letters of other topologies the options would choose."""
+        return sum(1 for one in log.letters if self.letters.takes(one)) - sum(
+            1 for one in log.letters if self.of(topology).takes(one)
+        )
+
+
+def one_config(topology: str, found: Mapping[str, SpoutConfig]) -> SpoutConfig:
+    """Return the settings of the one dead-letter topic that is meant. Raises BadInput.
+
+    Of several spouts with one dead-letter topic on the same hosts any will do.
+    """
+    configs = {(one.hosts, one.dead_letter_topic): one for one in found.values() if one.dead_letter_topic}
+    if not configs:
+        raise BadInput(
+            f"No KafkaSpout of {topology} has a dead_letter_topic, so there are no dead letters. Give one in its "
+            'SpoutConfig, with on_poison="dead-letter".'
+        )
+    if len(configs) > 1:
+        raise BadInput(
+            f"{topology} has {len(configs)} dead-letter topics ({', '.join(name for _, name in configs)}): say which "
+            f"one is meant with --spout, {' or '.join(found)}."
+        )
+    return next(iter(configs.values()))
+
+
+@contextlib.contextmanager
+def _opened(chosen: Chosen) -> Iterator[tuple[DeadLetterTopic, str]]:
+    """Open the one dead-letter topic that is meant; yield the topology's name, too. Raises BadInput."""
+    topology, found = chosen.spouts()
+    with DeadLetterTopic(one_config(topology, found), _say) as topic:
+        yield topic, topology
+
+
+topic_options = choosing("--spout", "The spout, where the topology has several dead-letter topics.")
+
+
+def filter_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that choose letters; the command gets them as ``wanted``."""
+
+    @functools.wraps(command)
+    def called(
+        *given: Any,
+        topics: tuple[str, ...],
+        numbers: tuple[int, ...],
+        offsets: str | None,
+        errors: tuple[str, ...],
+        components: tuple[str, ...],
+        since: str | None,
+        until: str | None,
+        every_topology: bool,
+        **options: Any,
+    ) -> None:
+        span = None if offsets is None else parse_offsets_range(offsets)
+        letters = LetterFilter(topics, numbers, span, errors, components, _time_ms(since), _time_ms(until))
+        command(*given, wanted=WantedLetters(letters, every_topology), **options)
+
+    for option in (
+        click.option("--all-topologies", "every_topology", is_flag=True,
+                     help="Letters of other topologies that share the dead-letter topic, too."),
+        click.option("--until", metavar="TIME", help="Given up before this time, with its zone."),
+        click.option("--since", metavar="TIME", help="Given up at or after this time, with its zone."),
+        click.option("--component", "components", multiple=True, metavar="NAME",
+                     help="Failed by this bolt or spout. Repeatable."),
+        click.option("--error", "errors", multiple=True, metavar="CLASS",
+                     help="With this class of error. Repeatable."),
+        click.option("--offsets", metavar="FIRST-LAST", help="Records with these offsets in their topic."),
+        click.option("--partition", "numbers", type=click.IntRange(0), multiple=True,
+                     help="Records of this partition of their topic. Repeatable."),
+        click.option("--topic", "topics", multiple=True, metavar="TOPIC",
+                     help="Records of this topic. Repeatable."),
+    ):  # fmt: skip
+        called = option(called)
+    return called
+
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+_yes_option = click.option("--yes", is_flag=True, help="Do it. Without this it is only shown what would be done.")
+_limit_option = click.option(
+    "--limit", type=click.IntRange(1), default=MOST_ROWS, show_default=True, help="Most letters to list."
+)
+
+
+@click.group()
+def dlq() -> None:
+    """Show, replay and delete the dead letters of a topology's KafkaSpouts."""
+
+
+# -- looking
+
+
+@dlq.command("list")
+@topic_options
+@filter_options
+@click.option("--all", "replayed_too", is_flag=True, help="Letters that were replayed, too.")
+@_limit_option
+@_json_option
+def list_(chosen: Chosen, wanted: WantedLetters, replayed_too: bool, limit: int, as_json: bool) -> None:
+    """List the dead letters that were not replayed."""
+    with _opened(chosen) as (topic, topology):
+        log = topic.read()
+    takes = wanted.of(topology).takes
+    found = [one for one in log.letters if takes(one) and (replayed_too or one.place not in log.replayed)]
+    if as_json:
+        told = {
+            "topic": topic.topic,
+            "letters": [_row(log, letter) for letter in found],
+            "other_topologies": wanted.left_out(log, topology),
+        }
+        click.echo(json.dumps(told))
+        return
+    click.echo(f"{topic.topic}: {_letters(len(found))}")
+    if found:
+        _list(log, found, limit)
+    _tell_left_out(wanted, log, topology)
+
+
+@dlq.command()
+@topic_options
+@click.argument("letter", metavar="PARTITION:OFFSET")
+@_json_option
+def show(chosen: Chosen, letter: str, as_json: bool) -> None:
+    """Show one dead letter whole: its story, key, value and headers."""
+    place = parse_letter(letter)
+    with _opened(chosen) as (topic, _):
+        record = topic.find(place)
+        log = topic.read()
+    found = next((one for one in log.letters if one.place == place), None)
+    if record is None or found is None:
+        raise BadInput(
+            f"There is no dead letter {letter} in topic {topic.topic!r}. `streamlet dlq list --all` shows those that "
+            "there are."
+        )
+    told = {
+        **_row(log, found),
+        "key": plain(record.key),
+        "value": plain(record.value),
+        "headers": [[name, plain(value)] for name, value in users_headers(record.headers)],
+    }
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    width = max(map(len, told))
+    for name, value in told.items():
+        click.echo(line_of(name, width, value))
+
+
+def line_of(name: str, width: int, value: object) -> str:
+    """Return one line of a letter; nothing in it steers a terminal."""
+    return f"{name.ljust(width)}  {printable(value) if isinstance(value, str) else json.dumps(value)}"
+
+
+# -- changing
+
+
+@dlq.command()
+@topic_options
+@filter_options
+@click.option("--to", metavar="TOPIC", help="Write the records there, and not to the topics they came from.")
+@click.option("--max-replays", type=click.IntRange(1), default=3, show_default=True,
+              help="Leave letters whose record was replayed so often.")  # fmt: skip
+@_yes_option
+@_limit_option
+@_json_option
+def replay(
+    chosen: Chosen, wanted: WantedLetters, to: str | None, max_replays: int, yes: bool, limit: int, as_json: bool
+) -> None:
+    """Write the records of dead letters back to their topics, once each."""
+    with _opened(chosen) as (topic, topology), contextlib.ExitStack() as closing:
+        if to == topic.topic:
+            raise BadInput(f"--to {to} is the topic of the dead letters itself. Name another, or leave it out.")
+        producer = None
+        if yes:
+            producer = topic.begin_replay()
+            closing.callback(producer.close)
+        log = topic.read()
+        plan = plan_replay(log, wanted.of(topology), max_replays)
+        topic.check_targets(plan.chosen, to)
+        replayed = Replayed(plan.chosen, []) if producer is None else topic.replay(producer, plan.chosen, to)
+    if as_json:
+        told = {
+            "topic": topic.topic,
+            "dry_run": not yes,
+            "to": to,
+            "letters": [_row(log, letter) for letter in replayed.written],
+            "missing": [_row(log, letter) for letter in replayed.missing],
+            "exhausted": [_row(log, letter) for letter in plan.exhausted],
+            "other_topologies": wanted.left_out(log, topology),
+        }
+        click.echo(json.dumps(told))
+        return
+    _report(topic.topic, log, replayed.written, limit, "replayed", yes)
+    if replayed.missing:
+        click.echo(
+            f"{_letters(len(replayed.missing))} were gone before they could be read, deleted meanwhile by retention or "
+            "by a purge:"
+        )
+        _list(log, replayed.missing, limit)
+    if plan.exhausted:
+        click.echo(
+            f"{_letters(len(plan.exhausted))} stay: replayed {max_replays} times or more, and still failing. "
+            "--max-replays replays them once more."
+        )
+    _tell_left_out(wanted, log, topology)
+
+
+@dlq.command()
+@topic_options
+@filter_options
+@click.option("--all", "unreplayed", is_flag=True, help="Letters that were not replayed, too: they are lost then.")
+@_yes_option
+@_limit_option
+@_json_option
+def purge(chosen: Chosen, wanted: WantedLetters, unreplayed: bool, yes: bool, limit: int, as_json: bool) -> None:
+    """Delete dead letters that were replayed."""
+    with _opened(chosen) as (topic, topology):
+        log = topic.read()
+        plan = plan_purge(log, wanted.of(topology), unreplayed=unreplayed)
+        if yes:
+            topic.purge(plan.before)
+    if as_json:
+        told = {
+            "topic": topic.topic,
+            "dry_run": not yes,
+            "before": {str(partition): offset for partition, offset in plan.before.items()},
+            "letters": [_row(log, letter) for letter in plan.deleted],
+            "stays": [{**_row(log, letter), "behind": behind} for letter, behind in plan.stays],
+            "other_topologies": wanted.left_out(log, topology),
+        }
+        click.echo(json.dumps(told))
+        return
+    _report(topic.topic, log, plan.deleted, limit, "deleted", yes)
+    if plan.stays:
+        first, behind = plan.stays[0]
+        click.echo(
+            f"{_letters(len(plan.stays))} cannot be deleted singly: Kafka deletes a partition from its beginning on, "
+            f"and letter {name_of(first)} stands behind {first.place[0]}:{behind}, which stays."
+        )
+    _tell_left_out(wanted, log, topology)
+
+
+def _tell_left_out(wanted: WantedLetters, log: LetterLog, topology: str) -> None:
+    if count := wanted.left_out(log, topology):
+        click.echo(f"{_letters(count)} of other topologies left out: --all-topologies takes them, too.")
+
+
+def _report(topic: str, log: LetterLog, letters: Sequence[DeadLetter], limit: int, done: str, yes: bool) -> None:
+    if not letters:
+        click.echo(f"{topic}: no letters to be {done}.")
+        return
+    click.echo(f"{topic}: {_letters(len(letters))}")
+    _list(log, letters, limit)
+    if yes:
+        click.echo(f"{_letters(len(letters))} {done}.")
+    else:
+        click.echo(f"{_letters(len(letters))} would be {done}. Nothing was changed: --yes does it.")
+
+
+def _list(log: LetterLog, letters: Sequence[DeadLetter], limit: int) -> None:
+    heads = ("letter", "record", "component", "error", "tries", "replays", "failed at", "state")
+    draw(
+        heads,
+        [
+            (
+                name_of(letter),
+                printable(f"{letter.topic}/{letter.partition}/{letter.offset}"),
+                printable(letter.component) or "-",
+                printable(letter.error) or "-",
+                letter.tries,
+                letter.replays,
+                _time(letter.failed_at_ms),
+                log.state(letter),
+            )
+            for letter in letters[:limit]
+        ],
+    )
+    if len(letters) > limit:
+        click.echo(f"and {len(letters) - limit} more")
+
+
+def _row(log: LetterLog, letter: DeadLetter) -> dict[str, Any]:
+    return {"letter": name_of(letter), "state": log.state(letter), **letter._asdict(), "place": list(letter.place)}
+
+
+def _letters(count: int) -> str:
+    return f"{count} dead letter" if count == 1 else f"{count} dead letters"
+
+
+def _time(at_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):  # a header may name a time that no calendar has
+        return str(at_ms)
+
+
+def _time_ms(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise BadInput(f"{text!r} names no moment: write a time with its zone, as 2026-01-31T12:00:00+01:00.")
+    return int(time.timestamp() * 1000)

@@ -1,0 +1,57 @@
+"""Which letters ``streamlet dlq`` means: of one topology, in the one dead-letter topic of its spouts."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamlet.base.errors import BadInput
+from streamlet.cli import dlq
+from streamlet.cli.dlq import WantedLetters, one_config
+from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
+from streamlet.spouts.kafka.dead_letter import Fault, GivenUp, RunStamp, headers_of
+from streamlet.spouts.kafka.dead_letter_choice import LetterFilter, LetterLog, plan_purge, plan_replay
+from streamlet.spouts.kafka.scheme import Record
+
+
+def shared_log() -> LetterLog:
+    """One letter each of the topologies Billing, Other, Billing."""
+    log = LetterLog(ends={0: 3})
+    for offset, topology in enumerate(("Billing", "Other", "Billing")):
+        record = Record("lines", 0, offset, 5, None, b"v", [])
+        stamp = RunStamp(topology, "run-1", "lines", "0.1.0", None)
+        log.add((0, offset), headers_of(GivenUp(record, 0, 3, Fault("count", "E", "no")), stamp, 9))
+    return log
+
+
+def test_letters_of_other_topologies_are_left_out_and_counted_unless_all_are_wanted() -> None:
+    log, own, every = shared_log(), WantedLetters(LetterFilter(), False), WantedLetters(LetterFilter(), True)
+    assert [one.offset for one in plan_replay(log, own.of("Billing"), 3).chosen] == [0, 2]
+    assert [one.offset for one in plan_replay(log, every.of("Billing"), 3).chosen] == [0, 1, 2]
+    purged = plan_purge(log, own.of("Billing"), unreplayed=True)
+    assert purged.before == {0: 1} and [(one.offset, behind) for one, behind in purged.stays] == [(2, 1)]
+    assert (own.left_out(log, "Billing"), own.left_out(log, "Other"), every.left_out(log, "Other")) == (1, 2, 0)
+
+
+def config(servers: str, letters: str) -> SpoutConfig:
+    return SpoutConfig(KafkaHosts(servers), "lines", id="x", dead_letter_topic=letters)
+
+
+def test_equal_topics_of_two_clusters_are_two_dead_letter_topics() -> None:
+    here, there = config("a:1", "dead"), config("b:1", "dead")
+    assert one_config("Billing", {"x": here, "y": config("a:1", "dead")}).hosts == here.hosts
+    with pytest.raises(BadInput, match=r"has 2 dead-letter topics \(dead, dead\).*--spout, x or y"):
+        one_config("Billing", {"x": here, "y": there})
+    with pytest.raises(BadInput, match="No KafkaSpout of Billing"):
+        one_config("Billing", {"x": SpoutConfig(KafkaHosts("a:1"), "lines", id="x")})
+
+
+def test_headers_that_anybody_wrote_neither_break_a_listing_nor_steer_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log = LetterLog(ends={0: 1})
+    own = {"topic": b"lines", "partition": b"0", "offset": b"7", "failed.at": b"9" * 18, "error.class": b"\x1b[2AE"}
+    log.add((0, 0), [(f"streamlet.dlq.{name}", value) for name, value in own.items()])
+    dlq._list(log, log.letters, 10)
+    told = capsys.readouterr().out
+    assert "\\x1b[2AE" in told and "\x1b" not in told and "9" * 18 in told
+    assert dlq.line_of("key", 3, "a\x1b[2Jb") == "key  a\\x1b[2Jb" and dlq.line_of("n", 3, [1]) == "n    [1]"
