@@ -18,6 +18,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from streamlet.devcluster import DevCluster
 from tests import seeds  # noqa: F401 - drawn before a parallel run starts its processes
+from tests.brokers import MORE_SECURITY
 from tests.patience import PATIENCE_S
 
 # So a shell starts what runs in its background, and `nohup` what it runs. Every process that a test sends such a signal
@@ -59,21 +60,22 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:  # Any: xdist's o
 def kafka39() -> Iterator[DevCluster]:
     """One Kafka 3.9 broker that lives in a real ZooKeeper. Do not stop or pause it: others use it.
 
-    It has TLS and SASL listeners too (``secure_servers``). A Kafka 2.1 in a run of ``tests.soak.old_broker``.
+    It has TLS and SASL listeners too (``secure_servers``), and an authorizer. A Kafka 2.1 in a run of
+    ``tests.soak.old_broker``.
     """
     if "STREAMLET_TESTS_ON_KAFKA_2_1" in os.environ:
         from tests.soak import old_broker
 
         yield from old_broker.clusters()
         return
-    with DevCluster("3.9", secured=True) as cluster:
+    with DevCluster("3.9", secured=True, broker_settings=MORE_SECURITY["3.9"]) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def kafka4() -> Iterator[DevCluster]:
     """One Kafka 4.x broker (KRaft). Do not stop or pause it: others use it. TLS and SASL listeners as above."""
-    with DevCluster("4", secured=True) as cluster:
+    with DevCluster("4", secured=True, broker_settings=MORE_SECURITY["4"]) as cluster:
         yield cluster
 
 

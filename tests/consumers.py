@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from streamlet.devcluster import DevCluster
-from streamlet.kafka import Consumer, ConsumerRecord
+from streamlet.kafka import Consumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
 from tests.brokers import BROKERS
 from tests.patience import PATIENCE_S
+
+
+class Told(ConsumerRebalanceListener):
+    """What came and went, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, list[int]]] = []
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self.events.append(("revoked", sorted(tp.partition for tp in revoked)))
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self.events.append(("assigned", sorted(tp.partition for tp in assigned)))
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        self.events.append(("lost", sorted(tp.partition for tp in lost)))
 
 
 @pytest.fixture(params=BROKERS)

@@ -30,6 +30,7 @@ from tests.benchmarks.word_count import generate
 HERE = Path(__file__).parent
 TOPIC = "lines"
 PARTITIONS = 2
+EXACTLY = "topology.delivery=exactly-once"
 
 
 def cpu_of_children_s() -> float:
@@ -108,6 +109,9 @@ def main() -> None:
             "streamlet, 1 worker": lambda: rig.streamlet(1),
             "streamlet by batch, 1 worker": lambda: rig.streamlet(1, BENCHMARK_BY_BATCH="1"),
             "streamlet by batch, 2 workers": lambda: rig.streamlet(2, BENCHMARK_BY_BATCH="1"),
+            "streamlet, exactly once, 1 worker": lambda: rig.streamlet(1, EXACTLY),
+            "streamlet by batch, exactly once, 1 worker": lambda: rig.streamlet(1, EXACTLY, BENCHMARK_BY_BATCH="1"),
+            "streamlet by batch, exactly once, 2 workers": lambda: rig.streamlet(2, EXACTLY, BENCHMARK_BY_BATCH="1"),
             "bytewax, 1 worker": lambda: rig.run("-m", "bytewax.run", bytewax),
             "confluent-kafka loop": lambda: rig.run(str(HERE / "rivals" / "loop_kafka_to_kafka.py")),
         }
@@ -125,12 +129,15 @@ def report(rates: dict[str, list[float]], cpu_us: dict[str, list[float]]) -> Non
     middle = {name: statistics.median(row) for name, row in rates.items()}
     for name, row in rates.items():
         rounds = ", ".join(f"{rate:,.0f}" for rate in row)
-        print(f"{name:32} {middle[name]:10,.0f} /s  {statistics.median(cpu_us[name]):5.1f} us   {rounds}")
+        print(f"{name:44} {middle[name]:10,.0f} /s  {statistics.median(cpu_us[name]):5.1f} us   {rounds}")
     print()
     for name in rates:
         for rival in ("bytewax, 1 worker", "confluent-kafka loop"):
             if name.startswith("streamlet") and rival in middle:
-                print(f"{name:32} : {rival:22} {middle[name] / middle[rival]:.2f} x")
+                print(f"{name:44} : {rival:22} {middle[name] / middle[rival]:.2f} x")
+        same = name.replace(", exactly once", "")
+        if same != name and same in middle:
+            print(f"{name:44} : {'at least once':22} {middle[name] / middle[same]:.2f} x")
 
 
 if __name__ == "__main__":

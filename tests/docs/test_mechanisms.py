@@ -23,7 +23,7 @@ IDS = [
 DOCS = ROOT / "docs" / "evidence"
 ITEM = re.compile(
     r"- \*\*\[([A-Z]\d+)\]\(([^)]+)\)\*\* (?P<what>.+?)\. "
-    r"Code: (?P<code>.+?)\. Tests: (?P<tests>\d+)(?:, (?P<real>\d+) of them on real brokers)?\."
+    r"Code: (?P<code>.+?)\.(?: Tests: (?P<tests>`[^.]+`)\.)?(?: On real brokers: (?P<real>`[^.]+`)\.)?"
 )
 
 
@@ -34,8 +34,8 @@ class Row:
     id: str
     page: str
     code: list[str]
-    tests: int
-    real: int
+    tests: list[str]
+    real: list[str]
 
     def __str__(self) -> str:
         return self.id
@@ -46,7 +46,12 @@ def read() -> list[Row]:
     text = (DOCS / "mechanisms.md").read_text(encoding="utf-8")
     items = [re.sub(r"\s+", " ", item) for item in re.findall(r"^- .*(?:\n  .*)*", text, re.MULTILINE)]
     found = [match for item in items if (match := ITEM.fullmatch(item))]
-    return [Row(m[1], m[2], re.findall(r"`([\w.]+)`", m["code"]), int(m["tests"]), int(m["real"] or 0)) for m in found]
+    return [Row(m[1], m[2], named(m["code"]), named(m["tests"]), named(m["real"])) for m in found]
+
+
+def named(text: str | None) -> list[str]:
+    """Return the names in backquotes."""
+    return re.findall(r"`([\w.]+)`", text or "")
 
 
 ROWS = read()
@@ -78,30 +83,67 @@ def found(name: str) -> Any:
     raise AssertionError(name)
 
 
+@dataclass(frozen=True)
+class Place:
+    """A test function: its file, its body, and whether it runs on real parts."""
+
+    file: Path
+    body: ast.FunctionDef
+    real: bool
+
+
 @functools.cache
-def all_tests() -> dict[tuple[Path, str], bool]:
-    """File and name of every test function, and whether it runs on real parts."""
-    return {
-        (path, name): name in real
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        for real in [real_tests(path)]
-        for name in re.findall(r"^def (test_\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
-    }
+def all_tests() -> dict[str, list[Place]]:
+    """Each test function that a whole run collects, by its name: a rung may repeat another's."""
+    found: dict[str, list[Place]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        real = real_tests(path)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                found.setdefault(node.name, []).append(Place(path, node, node.name in real))
+    return found
+
+
+def checks_something(test: ast.FunctionDef) -> bool:
+    """Whether a test has a statement that can fail: an assertion, a ``with``, or a call."""
+    return any(isinstance(node, ast.Assert | ast.With | ast.Call) for line in test.body for node in ast.walk(line))
+
+
+def is_skipped(test: ast.FunctionDef) -> bool:
+    """Whether a mark keeps the test from running, or lets it fail."""
+    return any("skip" in mark or "xfail" in mark for mark in map(ast.unparse, test.decorator_list))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_as_many_tests_hold_the_id_as_the_page_says(row: Row) -> None:
-    """One at least; of what the client does, one at least on a real broker; of the seven questions of K9, one each."""
-    mine = {test: real for test, real in all_tests().items() if re.search(rf"_{row.id.lower()}(_|$)", test[1])}
-    real = sum(mine.values())
-    assert row.tests > 0
-    assert row.real > 0 or row.id[0] == "K"
-    assert len(mine) >= row.tests and real >= row.real, (
-        f"{row.id} has {len(mine)} tests, {real} real, and mechanisms.md says {row.tests} and {row.real}: a test is "
-        "lost, or two became one; then write the new number there"
-    )
+def test_the_tests_of_an_id_are_there_and_run(row: Row) -> None:
+    """One at least that has the id; of the client's, one at least on a real broker; of K9's questions, one each."""
+    assert len(set(row.tests)) == len(row.tests) and len(set(row.real)) == len(row.real)
+    for names, real in ((row.tests, False), (row.real, True)):
+        for name in names:
+            places = [place for place in all_tests().get(name, ()) if place.real is real]
+            kind = "real parts" if real else "no real parts"
+            assert places, f"{row.id}: no test called {name} runs on {kind}: was it renamed? Then the page is to follow"
+            for place in places:
+                assert checks_something(place.body), f"{place.file}: {name} checks nothing"
+                assert not is_skipped(place.body), f"{place.file}: {name} may be skipped, and shows nothing then"
+    assert row.real or row.id[0] == "K"
+    assert [name for name in (*row.tests, *row.real) if re.search(rf"_{row.id.lower()}(_|$)", name)]
     if row.id == "K9":
-        assert {question for _, name in mine for question in re.findall(r"_k9_(\d)", name)} == set("1234567")
+        said = " ".join((*row.tests, *row.real))
+        assert set(re.findall(r"_k9_(\d)", said)) == set("1234567")
+
+
+def test_a_test_that_is_empty_or_skipped_is_found() -> None:
+    def one(text: str) -> ast.FunctionDef:
+        (test,) = ast.parse(text).body
+        assert isinstance(test, ast.FunctionDef)
+        return test
+
+    assert not checks_something(one('def test_a():\n    """Says."""\n    x = 1\n'))
+    assert checks_something(one("def test_a():\n    assert x\n")) and checks_something(one("def test_a():\n    go()\n"))
+    assert is_skipped(one("@pytest.mark.skipif(True, reason='')\ndef test_a(): pass\n"))
+    assert is_skipped(one("@pytest.mark.xfail\ndef test_a(): pass\n"))
+    assert not is_skipped(one("@pytest.mark.parametrize('n', [1])\ndef test_a(n): pass\n"))
 
 
 def real_tests(path: Path) -> set[str]:

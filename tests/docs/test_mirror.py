@@ -14,10 +14,12 @@ RUNGS = ("unit", "scripted")
 DECLARATIONS = {
     "base/errors",
     "components/bolt",
+    "components/epoch_tuples",
     "components/spout",
     "devcluster/errors",
     "kafka/broker_errors",
     "kafka/consumer/errors",
+    "kafka/consumer/metrics",
     "kafka/consumer/records",
     "kafka/producer/errors",
     "kafka/producer/metrics",
@@ -36,12 +38,17 @@ HELD_BY = {
     "conformance/test_node_store.py": ["coordination/node_store"],
     "docs/test_docs_command.py": ["cli/docs"],
     "real/backends/spark/test_spark_session.py": ["backends/spark/spark_session"],
+    "real/bolts/kafka/test_exactly_once.py": ["kafka/producer/transaction_steps", "spouts/kafka/exactly_once"],
     "real/cli/test_dev_topics.py": ["cli/dev_produce", "cli/dev_topics"],
+    "real/cli/test_dlq.py": ["cli/dlq"],
     "real/cli/test_offsets.py": ["cli/offsets"],
     "real/devcluster/test_dev_cluster.py": ["devcluster/dev_cluster", "devcluster/members", "devcluster/tools"],
     "real/kafka/settings/test_security.py": ["kafka/net/tls"],
+    "real/spark/test_apply.py": ["spark/applying/apply", "spark/applying/frame_types"],
+    "real/spark/test_dataframes.py": ["spark/source", "spark/sink"],
     "scripted/backends/spark/test_launcher.py": ["backends/spark/jobs"],
     "scripted/cli/test_consume.py": ["cli/interrupts"],
+    "scripted/kafka/consumer/test_group_thread.py": ["kafka/consumer/classic_group"],
     "scripted/cli/test_dev.py": ["devcluster/machine", "devcluster/resident"],
     "scripted/devcluster/test_jars.py": ["devcluster/installation"],
     "scripted/devcluster/test_jvm.py": ["devcluster/keeper"],
@@ -49,11 +56,12 @@ HELD_BY = {
         f"kafka/protocol/messages/{theme}"
         for theme in (
             *("api_versions_and_sasl", "configs", "fetch", "groups", "metadata", "offsets", "produce", "topics"),
-            "transactions",
+            *("transactions", "acls", "replicas", "scram_users"),
         )
     ],
+    "unit/spark/applying/test_chain.py": ["spark/applying/applied_bolt"],
     "unit/kafka/settings/test_foreign_calls.py": ["kafka/structs"],
-    "unit/spouts/kafka/test_stored_offsets.py": ["spouts/kafka/stores/announced_tasks"],
+    "unit/spouts/kafka/test_group_owner.py": ["spouts/kafka/emit_gate"],
 }
 """Test file -> the modules that it holds besides its own."""
 

@@ -27,7 +27,7 @@ from tests.docs.pages import ROOT
 PAGE = (ROOT / "docs" / "reference" / "reference.md").read_text(encoding="utf-8")
 
 
-GROUPS = {"dev", "offsets"}
+GROUPS = {"dev", "dlq", "offsets"}
 
 
 def section(title: str) -> str:
@@ -77,12 +77,13 @@ def test_dev_has_exactly_the_commands_and_options_of_its_table() -> None:
     assert {words[0] for words in written} == set(dev.commands)
 
 
-def test_offsets_has_exactly_the_commands_and_options_of_its_tables() -> None:
+@pytest.mark.parametrize("name", ["offsets", "dlq"])
+def test_a_group_has_exactly_the_commands_and_options_of_its_tables(name: str) -> None:
     """Its second table has the options, each with the commands that take it."""
-    group = dict(own_commands())["offsets"]
+    group = dict(own_commands())[name]
     assert isinstance(group, click.Group)
     there = {(name, option) for name, command in group.commands.items() for option in options(command)}
-    text = section("### streamlet offsets")
+    text = section(f"### streamlet {name}")
     commands, taken = text.split("| option | of | meaning |")
     assert {cells[0].strip("`").split()[0] for cells in rows(commands)} == set(group.commands)
     written: set[tuple[str, str]] = set()
@@ -168,6 +169,7 @@ def test_the_page_lists_every_method_a_component_may_override(cls: type) -> None
         "room",
         "ack",
         "fail",
+        "dead_letter",
         "log",
         "report_metric",
         "raise_exception",
@@ -181,6 +183,7 @@ def test_the_page_lists_every_method_a_component_may_override(cls: type) -> None
         "is_tick",
         "is_heartbeat",
         "takes_batches",
+        "exactly_once_problems",
     }
     public = {name for name, member in inspect.getmembers(cls, callable) if not name.startswith("_")}
     assert public - bound - inner <= names | {"cleanup"}

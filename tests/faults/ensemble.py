@@ -31,6 +31,7 @@ from streamlet.spouts.kafka.stores.offset_store import (
 from streamlet.spouts.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from tests.faults.network import Network
 from tests.faults.rig import wait_for
+from tests.memory_nodes import Place
 
 T = TypeVar("T")
 
@@ -143,7 +144,7 @@ class Writer:
     def __post_init__(self) -> None:
         self._background = Background("reads", lambda: None)
         owner = Owner(self.topology_id, "words")
-        self.offsets = ZooKeeperOffsets(self.store, self._background, self.root, owner, "zk")
+        self.offsets = ZooKeeperOffsets(self.store, self._background, self.root, owner, "zk", Place())
 
     def open(self, meanwhile: Callable[[], None] = lambda: None) -> StartDecision:
         """Claim the partition; ``meanwhile`` runs after the read and before the write."""

@@ -17,6 +17,8 @@ from streamlet.devcluster.jvm import keeper_command
 from tests.patience import PATIENCE_S
 
 KINDS = ("ours", "librdkafka", "java")
+NEWER_KINDS = (*KINDS, "ours, classic")
+"""Members of a group of the newer protocol (KIP-848), which one of the classic protocol joins too."""
 STRATEGY = "cooperative-sticky"
 _OURS = Path(__file__).with_name("streamlet_member.py")
 _JAVA = "org.apache.kafka.tools.VerifiableConsumer"
@@ -29,7 +31,9 @@ Owned = tuple[int, float, float]
 class GroupMember:
     """One process. ``owned`` and ``read`` grow as it speaks; times are of the wall clock, in seconds."""
 
-    def __init__(self, kind: str, cluster: DevCluster, topic: str, group: str, folder: Path) -> None:
+    def __init__(
+        self, kind: str, cluster: DevCluster, topic: str, group: str, folder: Path, newer: bool = False
+    ) -> None:
         self.kind = kind
         self.alive = True
         self.closed: list[Owned] = []
@@ -37,7 +41,7 @@ class GroupMember:
         self.read: list[tuple[int, int, int]] = []
         """Partition, first and last offset of a run."""
         self._log = (folder / f"{kind}-{time.monotonic_ns()}.log").open("wb")
-        command = _command(kind, cluster, topic, group, folder)
+        command = _command(kind, cluster, topic, group, folder, newer)
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log)
         self._reader = threading.Thread(target=self._listen, daemon=True)
         self._reader.start()
@@ -105,17 +109,25 @@ def _from_java(said: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _command(kind: str, cluster: DevCluster, topic: str, group: str, folder: Path) -> list[str]:
+def _command(kind: str, cluster: DevCluster, topic: str, group: str, folder: Path, newer: bool) -> list[str]:
     servers = cluster.bootstrap_servers
     if kind == "java":
-        options = ["--bootstrap-server", servers, "--topic", topic, "--group-id", group, "--session-timeout", "6000"]
-        options += ["--reset-policy", "earliest", "--assignment-strategy", _JAVA_STRATEGY]
-        quick = folder / "quick.properties"
-        quick.write_text("heartbeat.interval.ms=500\n")
-        options += ["--command-config", str(quick)]
+        options = ["--bootstrap-server", servers, "--topic", topic, "--group-id", group, "--reset-policy", "earliest"]
+        if newer:
+            options += ["--group-protocol", "consumer"]
+        else:
+            quick = folder / "quick.properties"
+            quick.write_text("heartbeat.interval.ms=500\n")
+            options += ["--session-timeout", "6000", "--assignment-strategy", _JAVA_STRATEGY]
+            options += ["--command-config", str(quick)]
         return keeper_command("tool", cluster.installation.tool_command(_JAVA, *options))
-    settings = {"bootstrap_servers": servers, "topics": [topic], "group_id": group, "session_timeout_ms": 6000}
-    if kind == "ours":
-        settings |= {"partition_assignment_strategy": [STRATEGY], "heartbeat_interval_ms": 500}
+    settings = {"bootstrap_servers": servers, "topics": [topic], "group_id": group}
+    if newer and kind in KINDS:
+        settings |= {"group_protocol": "consumer"}
+    else:
+        settings |= {"session_timeout_ms": 6000}
+    if kind.startswith("ours"):
+        if "group_protocol" not in settings:
+            settings |= {"partition_assignment_strategy": [STRATEGY], "heartbeat_interval_ms": 500}
         return [sys.executable, str(_OURS), json.dumps(settings)]
     return [sys.executable, str(Path(__file__).with_name("librdkafka_member.py")), json.dumps(settings)]

@@ -29,15 +29,21 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: ended.append(number))
+    if "group_protocol" in settings:
+        protocol = {"group.protocol": settings["group_protocol"]}
+    else:
+        protocol = {
+            "session.timeout.ms": settings["session_timeout_ms"],
+            "heartbeat.interval.ms": 500,
+            "partition.assignment.strategy": "cooperative-sticky",
+        }
     consumer = Consumer(
         {
             "bootstrap.servers": settings["bootstrap_servers"],
             "group.id": settings["group_id"],
-            "session.timeout.ms": settings["session_timeout_ms"],
-            "heartbeat.interval.ms": 500,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "partition.assignment.strategy": "cooperative-sticky",
+            **protocol,
         }
     )
     consumer.subscribe(settings["topics"], tell("assigned"), tell("revoked"), tell("lost"))

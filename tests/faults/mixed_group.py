@@ -1,4 +1,4 @@
-"""One group of ours, librdkafka's and Java's members, through joins and leaves in a seeded order.
+"""One group of ours, librdkafka's and Java's members, through joins and leaves in a seeded order, in either protocol.
 
 What must hold: after each change every partition has an owner among the living within ``SETTLED_WITHIN_S`` (no stuck
 group); no partition is owned by two at once (the rebalances are cooperative); at the end every record was read.
@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamlet.devcluster import DevCluster
-from tests.faults.group_members import KINDS, GroupMember
+from tests.faults.group_members import KINDS, NEWER_KINDS, GroupMember
 from tests.patience import PATIENCE_S
 
 PARTITIONS = 8
@@ -54,8 +54,12 @@ class Writer(threading.Thread):
         return self.count
 
 
-def play(cluster: DevCluster, folder: Path, seed: int, changes: int) -> str:
-    """The whole of it; raises AssertionError where something does not hold. Returns a line of figures."""
+def play(cluster: DevCluster, folder: Path, seed: int, changes: int, *, newer: bool = False) -> str:
+    """The whole of it; ``newer``: in the newer protocol, with a classic member.
+
+    Raises AssertionError where something does not hold. Returns a line of figures.
+    """
+    kinds = NEWER_KINDS if newer else KINDS
     rng = random.Random(seed)
     topic = f"mixed-{seed}-{time.monotonic_ns()}"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
@@ -66,20 +70,23 @@ def play(cluster: DevCluster, folder: Path, seed: int, changes: int) -> str:
     slowest = 0.0
 
     def join(kind: str) -> None:
-        everyone.append(GroupMember(kind, cluster, topic, topic, folder))
+        everyone.append(GroupMember(kind, cluster, topic, topic, folder, newer))
 
     try:
-        for kind in KINDS:
+        for kind in kinds:
             join(kind)
         slowest = max(slowest, _settle(everyone))
         for number in range(changes):
             living = [member for member in everyone if member.alive]
-            if len(living) > 4 or (len(living) > 1 and rng.random() < 0.5):
+            if newer and number == 0:  # nobody else may commit what it has read
+                everyone[0].end(kill=True)
+                print(f"change 1: {everyone[0].kind} was killed")
+            elif len(living) > 4 or (len(living) > 1 and rng.random() < 0.5):
                 leaver = rng.choice(living)
                 leaver.end(kill=rng.random() < 0.3)
                 print(f"change {number + 1}: {leaver.kind} left")
             else:
-                kind = rng.choice(KINDS)
+                kind = rng.choice(kinds)
                 join(kind)
                 print(f"change {number + 1}: {kind} joins")
             slowest = max(slowest, _settle(everyone))

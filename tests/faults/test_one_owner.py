@@ -1,4 +1,4 @@
-"""Two runs with one id: at no moment do both emit, and a run that slept emits and commits nothing.
+"""Two runs with one id, in both stores: at no moment do both emit, and a run that slept emits and commits nothing.
 
 The witness is a file that all spouts append to, before and after each emit: the kernel puts the lines in order.
 """
@@ -24,9 +24,12 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from streamlet.coordination.zookeeper import ZooKeeperNodeStore
 from streamlet.devcluster import DevCluster
 from streamlet.kafka.admin import Admin
 from tests.faults.rig import Kept, wait_for
+
+pytestmark = pytest.mark.real
 
 PARTITIONS = 4
 SESSION_S = 6.0
@@ -89,6 +92,7 @@ class Scene:
     folder: Path
     hosts: str
     """The settings of the spout beside topic and id, as Python."""
+    store: str = "group"
     topic: str = field(default_factory=lambda: f"one{uuid.uuid4().hex[:10]}")
     runs: dict[str, Kept] = field(default_factory=dict)
     marks: dict[str, str] = field(default_factory=dict)
@@ -158,7 +162,9 @@ class Scene:
         return sorted(found, key=lambda pid: pid == self.runs[run].pid)
 
     def told(self) -> list[Told]:
-        rows = [line.split() for line in self.witness.read_text().splitlines()]
+        # Whole lines: a reader may see the first half of one that is being written.
+        whole = self.witness.read_text().rpartition("\n")[0]
+        rows = [line.split() for line in whole.splitlines()]
         return [Told(row[0], row[1], int(row[2]), int(row[3]), row[4].split(",")) for row in rows]
 
     def emits(self, run: str, after_ns: int = 0) -> list[Told]:
@@ -204,10 +210,23 @@ class Scene:
 
     def committed(self) -> dict[int, tuple[int, str]]:
         """Partition -> offset and the run that committed it."""
+        texts = self.in_zookeeper() if self.store == "zookeeper" else self.in_group()
+        nodes = {number: json.loads(text) for number, text in texts.items()}
+        return {number: (node["offset"], node["topology"]["id"]) for number, node in nodes.items()}
+
+    def in_group(self) -> dict[int, str]:
         # Not by librdkafka: confluent-kafka 2.x gives the text with what follows it in memory.
         with Admin(bootstrap_servers=self.cluster.bootstrap_servers) as admin:
             rows = admin.list_group_offsets(self.topic)
-        return {tp.partition: (row.offset, json.loads(row.metadata)["topology"]["id"]) for tp, row in rows.items()}
+        return {tp.partition: row.metadata for tp, row in rows.items()}
+
+    def in_zookeeper(self) -> dict[int, str]:
+        nodes = ZooKeeperNodeStore(self.cluster.zookeeper)
+        try:
+            found = [nodes.get(f"/streamlet/{self.topic}/partition_{number}") for number in range(PARTITIONS)]
+        finally:
+            nodes.close()
+        return {number: node[0].decode() for number, node in enumerate(found) if node is not None}
 
     def close(self) -> None:
         for run in self.runs:
@@ -216,40 +235,46 @@ class Scene:
             self.runs[run].close()
 
 
-@pytest.fixture
-def group(kafka4: DevCluster, tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(
-        kafka4, tmp_path, f"KafkaHosts({kafka4.bootstrap_servers!r}), session_timeout_ms={int(SESSION_S * 1e3)}"
-    )
-    scene.fill()
-    yield scene
-    scene.close()
+def scene(request: pytest.FixtureRequest, folder: Path, store: str) -> Scene:
+    if store == "group":
+        cluster: DevCluster = request.getfixturevalue("kafka4")
+        hosts = f"KafkaHosts({cluster.bootstrap_servers!r})"
+    else:
+        cluster = request.getfixturevalue("kafka39")
+        hosts = f"ZkHosts({cluster.zookeeper!r}), zk_root='/streamlet'"
+    return Scene(cluster, folder, f"{hosts}, session_timeout_ms={int(SESSION_S * 1e3)}", store)
 
 
-@pytest.fixture
-def live(kafka4: DevCluster, tmp_path: Path) -> Iterator[Scene]:
-    """As ``group``, with an empty topic."""
-    scene = Scene(
-        kafka4, tmp_path, f"KafkaHosts({kafka4.bootstrap_servers!r}), session_timeout_ms={int(SESSION_S * 1e3)}"
-    )
-    scene.fill(0)
-    yield scene
-    scene.close()
+@pytest.fixture(params=["group", "zookeeper"])
+def runs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+    one = scene(request, tmp_path, request.param)
+    one.fill()
+    yield one
+    one.close()
 
 
-def test_two_runs_with_one_id_never_emit_at_once(group: Scene) -> None:
+@pytest.fixture(params=["group", "zookeeper"])
+def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+    """As ``runs``, with an empty topic."""
+    one = scene(request, tmp_path, request.param)
+    one.fill(0)
+    yield one
+    one.close()
+
+
+def test_k4_two_runs_with_one_id_never_emit_at_once(runs: Scene) -> None:
     """The newer one takes over within seconds; the older one has stopped by then, and says why."""
-    group.start("a")
-    group.wait_for_emits("a")
+    runs.start("a")
+    runs.wait_for_emits("a")
     started = time.monotonic_ns()
-    group.start("b")
-    first = group.wait_for_emits("b")
-    last = group.emits("a")[-1].ns
+    runs.start("b")
+    first = runs.wait_for_emits("b")
+    last = runs.emits("a")[-1].ns
     print(f"the newer run emitted {(first - started) / 1e9:.2f} s after its start, {(first - last) / 1e6:.0f} ms later")
-    said = group.error_of("a")
-    assert f"took over topic '{group.topic}'" in said and "give each its own `id`" in said
-    group.wait_for_emits("b", 200)
-    assert group.never_both() == ["a", "b"]
+    said = runs.error_of("a")
+    assert f"took over topic '{runs.topic}'" in said and "give each its own `id`" in said
+    runs.wait_for_emits("b", 200)
+    assert runs.never_both() == ["a", "b"]
 
 
 def test_run_after_run_takes_over_while_records_arrive_and_none_of_them_speaks_of_a_loss(live: Scene) -> None:
@@ -266,76 +291,76 @@ def test_run_after_run_takes_over_while_records_arrive_and_none_of_them_speaks_o
     assert not re.search(r"truncated|is lost|are lost", live.said())
 
 
-def test_a_run_that_slept_longer_than_its_lease_emits_and_commits_nothing(group: Scene) -> None:
-    group.start("a")
-    group.wait_for_emits("a", 200)
+def test_k4_a_run_that_slept_longer_than_its_lease_emits_and_commits_nothing(runs: Scene) -> None:
+    runs.start("a")
+    runs.wait_for_emits("a", 200)
     stopped = time.monotonic_ns()
-    asleep = group.processes("a")
+    asleep = runs.processes("a")
     for pid in reversed(asleep):
         os.kill(pid, signal.SIGSTOP)
-    group.start("b")
-    first = group.wait_for_emits("b", patience_s=SESSION_S + 40)
-    wait_for("a commit of the newer run", lambda: len({run for _, run in group.committed().values()}) == 1)
-    (owner,) = {run for _, run in group.committed().values()}
+    runs.start("b")
+    first = runs.wait_for_emits("b", patience_s=SESSION_S + 40)
+    wait_for("a commit of the newer run", lambda: len({run for _, run in runs.committed().values()}) == 1)
+    (owner,) = {run for _, run in runs.committed().values()}
     woken = time.monotonic_ns()
     for pid in asleep:
         os.kill(pid, signal.SIGCONT)
-    said = group.error_of("a")
+    said = runs.error_of("a")
     assert "took over" in said, said
-    group.wait_for_emits("b", 100, after_ns=time.monotonic_ns())
+    runs.wait_for_emits("b", 100, after_ns=time.monotonic_ns())
     print(f"the newer run emitted {(first - stopped) / 1e9:.2f} s after the older one had been stopped")
-    late = group.emits("a", woken)
+    late = runs.emits("a", woken)
     # A process may be stopped in the middle of a turn. It ends that turn when it wakes; no tuple of it leaves.
-    assert len(late) <= 4, f"{len(late)} emits after it woke\n{group.said()}"
-    assert not group.sent("a", woken)
-    assert {run for _, run in group.committed().values()} == {owner}
+    assert len(late) <= 4, f"{len(late)} emits after it woke\n{runs.said()}"
+    assert not runs.sent("a", woken)
+    assert {run for _, run in runs.committed().values()} == {owner}
 
 
-def test_a_run_that_slept_and_was_not_missed_goes_on_without_a_loss(group: Scene) -> None:
+def test_a_run_that_slept_and_was_not_missed_goes_on_without_a_loss(runs: Scene) -> None:
     """Nobody came meanwhile: it joins again, finds its claim in the store, and emits."""
-    group.start("a")
-    group.wait_for_emits("a", 200)
-    asleep = group.processes("a")
+    runs.start("a")
+    runs.wait_for_emits("a", 200)
+    asleep = runs.processes("a")
     for pid in reversed(asleep):
         os.kill(pid, signal.SIGSTOP)
     time.sleep(SESSION_S + 1)
     woken = time.monotonic_ns()
     for pid in asleep:
         os.kill(pid, signal.SIGCONT)
-    group.wait_for_emits("a", 100, after_ns=woken)
+    runs.wait_for_emits("a", 100, after_ns=woken)
 
 
-def test_the_next_run_starts_at_once_after_a_stop_and_after_a_session_when_all_was_killed(group: Scene) -> None:
-    run = group.start("a")
-    group.wait_for_emits("a")
+def test_the_next_run_starts_at_once_after_a_stop_and_after_a_session_when_all_was_killed(runs: Scene) -> None:
+    run = runs.start("a")
+    runs.wait_for_emits("a")
     run.signal(signal.SIGINT)
     assert run.status(30) == 130
-    group.start("b")
-    group.wait_for_emits("b")
-    for pid in group.processes("b"):
+    runs.start("b")
+    runs.wait_for_emits("b")
+    for pid in runs.processes("b"):
         os.kill(pid, signal.SIGKILL)
     killed = time.monotonic_ns()
-    group.start("c")
-    first = group.wait_for_emits("c", patience_s=SESSION_S + 40)
+    runs.start("c")
+    first = runs.wait_for_emits("c", patience_s=SESSION_S + 40)
     print(f"emits {(first - killed) / 1e9:.2f} s after the older run was killed")
-    assert group.never_both() == ["a", "b", "c"]
+    assert runs.never_both() == ["a", "b", "c"]
 
 
-def kill_a_worker(group: Scene, run: str, look: Callable[[], Any] = lambda: None) -> float:
+def kill_a_worker(runs: Scene, run: str, look: Callable[[], Any] = lambda: None) -> float:
     """Kill the process that emits, wait for its successor's emits; the time in between in seconds."""
-    victim = group.emits(run)[-1].pid
+    victim = runs.emits(run)[-1].pid
     at = time.monotonic_ns()
     os.kill(victim, signal.SIGKILL)
-    known = {row.pid for row in group.told()}
-    wait_for("its successor", lambda: {row.pid for row in group.emits(run, at)} - known, told=group.said)
-    first = next(row.ns for row in group.emits(run, at) if row.pid not in known)
+    known = {row.pid for row in runs.told()}
+    wait_for("its successor", lambda: {row.pid for row in runs.emits(run, at)} - known, told=runs.said)
+    first = next(row.ns for row in runs.emits(run, at) if row.pid not in known)
     return (first - at) / 1e9
 
 
-def test_a_killed_workers_replacement_takes_its_place_without_waiting_for_the_session(group: Scene) -> None:
-    group.start("a")
-    group.wait_for_emits("a", 200)
-    took = kill_a_worker(group, "a")
+def test_a_killed_workers_replacement_takes_its_place_without_waiting_for_the_session(runs: Scene) -> None:
+    runs.start("a")
+    runs.wait_for_emits("a", 200)
+    took = kill_a_worker(runs, "a")
     print(f"the replacement emitted {took:.2f} s after the kill")
     assert took < SESSION_S, "it waited for the dead one's session to end"
-    assert group.never_both() == ["a"]
+    assert runs.never_both() == ["a"]

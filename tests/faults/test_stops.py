@@ -62,7 +62,7 @@ def test_a_second_ctrl_c_ends_the_run_without_its_drain(cluster: DevCluster, tmp
 
 def test_workers_do_not_outlive_their_coordinator(cluster: DevCluster, tmp_path: Path) -> None:
     """kill -9 of ``streamlet run`` alone: 5 s later no worker is there, nor the directory of their sockets."""
-    with rig(cluster, tmp_path, 10_000, seed=7) as made:
+    with rig(cluster, tmp_path, 40_000, seed=7) as made:
         file = made.topology()
         run = made.start(file)
         workers = made.evidence.pids

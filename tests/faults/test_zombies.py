@@ -23,8 +23,11 @@ QUICK = {"streamlet_worker_timeout_secs": 2.0, "streamlet_worker_heartbeat_secs"
 """A heartbeat that is late on a busy machine is followed by others in time."""
 
 
-def test_a_zombie_is_fenced_at_every_door(cluster: DevCluster, tmp_path: Path) -> None:
-    """Links, offset node and control channel are closed to it: it counts nothing, commits nothing and ends."""
+def test_k4_a_zombie_is_fenced_at_every_door(cluster: DevCluster, tmp_path: Path) -> None:
+    """Links, offset node and control channel are closed to it: it counts nothing, commits nothing and ends.
+
+    Offsets are in ZooKeeper here. In both stores: ``test_one_owner.py``, where whole runs are stopped and wake up.
+    """
     with rig(cluster, tmp_path, 6_000, seed=1, partitions=1) as made:
         # The spout has its worker to itself, so that all it does must pass a link; and it commits rarely, so that
         # it surely has something to commit when it wakes up.

@@ -5,6 +5,7 @@ Every host has its own address, so the network between them can be cut. What is 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -12,9 +13,10 @@ from collections.abc import Iterator
 import pytest
 
 from streamlet.coordination.node_store import NodeStoreUnavailable
+from streamlet.coordination.zookeeper import ZooKeeperNodeStore
 from streamlet.spouts.kafka.errors import Deposed
 from streamlet.spouts.kafka.stores.offset_store import CommitPosition, Reason
-from tests.faults.ensemble import ThreeZooKeepers, Writer, read_by_kazoo, writer
+from tests.faults.ensemble import PORT, SESSION_S, SYNC_TICKS, TICK_MS, ThreeZooKeepers, Writer, read_by_kazoo, writer
 from tests.faults.network import FAULTS, Fault, Network, delay_and_loss
 from tests.faults.rig import wait_for
 
@@ -114,6 +116,41 @@ def test_d5_the_network_to_the_member_that_a_spout_talks_to_fails_and_another_is
         made.commit_until(20)
         assert fault is delay_and_loss or member(network, ensemble, made) != name
         check_stored(network, servers, made)
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_member_that_is_cut_off_from_the_others_answers_no_fresh_read(
+    network: Network, ensemble: ThreeZooKeepers, role: str
+) -> None:
+    """It serves for up to ``syncLimit`` ticks more, while the others may elect a leader and end sessions."""
+    leader = ensemble.await_leader()
+    name = leader if role == "leader" else next(name for name in ensemble.names if name != leader)
+    with network.inside(CLIENT), contextlib.ExitStack() as held:
+        # Two sessions: in one of them a plain read would wait behind a fresh one.
+        fresh, plain = (
+            ZooKeeperNodeStore(f"{network.address(name)}:{PORT}", session_timeout_s=SESSION_S, request_timeout_s=1)
+            for _ in range(2)
+        )
+        held.callback(fresh.close)
+        held.callback(plain.close)
+        assert fresh.get("/", fresh=True) is not None
+        ensemble.cut_off(name)
+        assert plain.get("/") is not None
+        until = time.monotonic() + SYNC_TICKS * TICK_MS / 1000
+        while time.monotonic() < until:
+            with pytest.raises(NodeStoreUnavailable):
+                fresh.get("/", fresh=True)
+            with pytest.raises(NodeStoreUnavailable):
+                fresh.children("/", fresh=True)
+        network.heal()
+        ensemble.await_leader()
+        wait_for("fresh reads again", lambda: _answers(fresh))
+
+
+def _answers(store: ZooKeeperNodeStore) -> bool:
+    with contextlib.suppress(NodeStoreUnavailable):
+        return store.get("/", fresh=True) is not None
+    return False
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)

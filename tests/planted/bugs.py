@@ -75,8 +75,8 @@ BUGS = (
     Bug(
         "what a batch that is split had emitted stays",
         "runtime/tasks/bolt_task.py",
-        "                    box.withdraw(mark)",
-        "                    box.mark()",
+        "                box.withdraw(mark)",
+        "                box.mark()",
         TASKS,
     ),
     Bug(
@@ -241,7 +241,7 @@ BUGS = (
     Bug(
         "a topic that was made again is read at the old offset",
         "spouts/kafka/spout_fetcher.py",
-        "if topic_id is not None and manager.topic_id is not None and manager.topic_id != topic_id:",
+        "if known is not None and manager.topic_id != known:",
         "if False:",
         SPOUT,
     ),
@@ -362,8 +362,8 @@ BUGS = (
     # -- group
     Bug(
         "an assignment of an old generation is taken",
-        "kafka/consumer/group_thread.py",
-        "if generation != self._membership.generation:",
+        "kafka/consumer/classic_group.py",
+        "if generation != self.membership.generation:",
         "if False:",
         CONSUMER,
     ),
@@ -425,6 +425,42 @@ BUGS = (
         "self._fetch_again_from(self.position)",
         SPOUT,
     ),
+    # -- dead letters
+    Bug(
+        "a record is done before its dead letter is acknowledged",
+        "spouts/kafka/manager.py",
+        "            self.given_up.append(GivenUp(*original, tries, fault))\n",
+        "            self.ledger.given_up(offset)\n",
+        SPOUT,
+    ),
+    Bug(
+        "a batch is taken apart while some of it waits to be emitted",
+        "spouts/kafka/original_records.py",
+        "self._whole_bytes <= WHOLE_BYTES or batch.next_offset > position",
+        "self._whole_bytes <= WHOLE_BYTES",
+        SPOUT,
+    ),
+    Bug(
+        "a dead letter that the brokers refuse counts as written",
+        "spouts/kafka/dead_letter_writer.py",
+        "            if error is None:",
+        "            if error is None or not error.retriable:",
+        SPOUT,
+    ),
+    Bug(
+        "what a bolt said stays behind where a frame is split",
+        "runtime/links/wire.py",
+        "last, outgoing.full, causes=_of(last, causes))",
+        "last, outgoing.full)",
+        LINKS,
+    ),
+    Bug(
+        "a letter that was replayed is replayed again",
+        "spouts/kafka/dead_letter_choice.py",
+        "        if letter.place not in log.replayed and wanted.takes(letter):",
+        "        if wanted.takes(letter):",
+        SPOUT,
+    ),
     # -- KafkaBolt
     Bug(
         "a tuple of a KafkaBolt is acked when its record is sent",
@@ -436,8 +472,8 @@ BUGS = (
     Bug(
         "a KafkaBolt acks a tuple whose record failed",
         "bolts/kafka/bolt.py",
-        "                self.fail(tup)\n",
-        "",
+        "                    continue\n            self.fail(tup, error)\n",
+        "                    continue\n",
         BOLT,
     ),
     Bug(
