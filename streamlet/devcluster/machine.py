@@ -125,13 +125,13 @@ def ephemeral_floor() -> int:
         return 32_768
 
 
-def is_free(port: int) -> bool:
-    """Tell whether 127.0.0.1:port can be bound now."""
+def is_free(port: int, host: str = "127.0.0.1") -> bool:
+    """Tell whether host:port can be bound now."""
     with socket.socket() as probe:
         # As servers bind: connections that linger in TIME_WAIT do not keep a port from them.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host, port))
         except OSError:
             return False
     return True

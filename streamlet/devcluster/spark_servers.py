@@ -18,7 +18,7 @@ from pathlib import Path
 from streamlet.devcluster.errors import ClusterFailed, SparkMissing
 from streamlet.devcluster.installation import Progress, find_java, silent
 from streamlet.devcluster.jvm import SMALL_FLAGS, Jvm, log_tail
-from streamlet.devcluster.machine import free_ports, listens
+from streamlet.devcluster.machine import free_ports, is_free, listens
 from streamlet.devcluster.members import Member
 
 LOOPBACK = "127.0.0.1"
@@ -98,8 +98,11 @@ class SparkServers:
         for left in reversed(range(1 if self._ports is not None else PORT_TRIES)):
             ports = self._ports or _choose(self._count)
             self._lay_out(ports)
+            starting = range(len(self.members)) if only is None else self._named(only)
+            if self._ports is not None:
+                self._lay_out(self._with_free_pages(ports, starting))
             try:
-                self._start(range(len(self.members)) if only is None else self._named(only))
+                self._start(starting)
                 return
             except ClusterFailed as error:
                 self.stop()
@@ -128,6 +131,18 @@ class SparkServers:
 
     def _named(self, names: Collection[str]) -> list[int]:
         return [number for number, member in enumerate(self.members) if member.name in names]
+
+    def _with_free_pages(self, ports: SparkPorts, starting: Collection[int]) -> SparkPorts:
+        """Return the ports, with other ones for pages that were taken meanwhile."""
+        # A server keeps its own port, for people wrote that into files. Its page, which no program needs, must not keep
+        # a cluster from coming back: the usual 8080 is what many others want.
+        pages = list(ports.pages)
+        for number in starting:
+            if not is_free(pages[number], self.host):
+                (pages[number],) = free_ports(1)
+                name, taken = self.members[number].name, ports.pages[number]
+                self._progress(f"port {taken} is taken by another program: the page of {name} is on {pages[number]}")
+        return SparkPorts(ports.servers, tuple(pages))
 
     def _lay_out(self, ports: SparkPorts) -> None:
         self.pages = ports.pages

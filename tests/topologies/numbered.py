@@ -30,13 +30,17 @@ def note_start(folder: str, component: str, epoch: int) -> None:
 
 
 class Numbers(ReliableSpout):
-    """0, 1, 2 ...: a few at a time, and no faster than ``numbers.per.second``."""
+    """0, 1, 2 ...: a few at a time, and no faster than ``numbers.per.second``.
+
+    The last one waits for the file ``numbers.gate``, where that is set.
+    """
 
     outputs = ["number"]
     max_fails = None
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self.folder, self.count, self.rate = conf["out"], conf["numbers.count"], conf["numbers.per.second"]
+        self.gate = conf["numbers.gate"]
         self.number = 0
         self.clock = context.clock
         note_start(self.folder, "spout", context.epoch)
@@ -46,6 +50,8 @@ class Numbers(ReliableSpout):
 
     def next_tuple(self) -> None:
         if self.number < min(self.count, (self.clock.monotonic() - self.since) * self.rate):
+            if self.gate and self.number == self.count - 1 and not os.path.exists(self.gate):
+                return
             self.emit([self.number], tup_id=self.number)
             self.number += 1
 
@@ -89,7 +95,7 @@ class Sums(Bolt):
 class Numbered(Topology):
     """numbers -> squares -> sums; the second task of each bolt sits in the second worker."""
 
-    config = {"out": "", "numbers.count": 1000, "numbers.per.second": 1e9, "numbers.nap": 0.0}
+    config = {"out": "", "numbers.count": 1000, "numbers.per.second": 1e9, "numbers.nap": 0.0, "numbers.gate": ""}
     numbers = Numbers.spec()
     squares = Squares.spec(inputs=[numbers], par=2)
     sums = Sums.spec(inputs={squares: Grouping.fields("parity")}, par=2)

@@ -35,9 +35,7 @@ class Master:
 
     @property
     def loopback(self) -> bool:
-        return bool(self.addresses) and all(
-            host in ("localhost", "[::1]") or host.startswith("127.") for host, _ in self.addresses
-        )
+        return bool(self.addresses) and all(is_loopback(host) for host, _ in self.addresses)
 
 
 def parse_master(url: str, cores: int) -> Master:
@@ -63,6 +61,21 @@ def parse_master(url: str, cores: int) -> Master:
         f"--master {url!r} is not a Spark master. It is local-cluster[EXECUTORS,CORES,MIB] or local[CORES] on this "
         "machine, spark://HOST:PORT for a standalone cluster, yarn, or k8s://URL."
     )
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine's own, by its spelling."""
+    return host in ("localhost", "::1", "[::1]") or host.startswith("127.")
+
+
+def all_here(master: Master, driver: str | None, own: str) -> bool:
+    """Tell whether every executor is on this machine.
+
+    ``driver``: what spark.driver.host says; ``own``: what Spark would have chosen.
+    """
+    # A master on localhost may be a container's, whose port is passed on. Then somebody has set where its executors
+    # find this driver, and they are elsewhere.
+    return master.local or (master.loopback and (driver in (None, own) or is_loopback(str(driver))))
 
 
 def cores_of(workers: int, each: str) -> int:

@@ -20,13 +20,21 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.backends.folders import spark_folder
-from streamlet.backends.spark.masters import ClusterView, Master, cores_of, parse_master, read_master_page
+from streamlet.backends.spark.masters import (
+    ClusterView,
+    Master,
+    all_here,
+    cores_of,
+    parse_master,
+    read_master_page,
+)
 from streamlet.backends.spark.preflight import check_connect, check_given, explain_start
 from streamlet.base.environment import environment
 from streamlet.base.errors import BadInput
 
 KILL_ON_IDLE = "spark.sql.execution.pyspark.udf.killOnIdleTimeout"
 LOOPBACK = "127.0.0.1"
+DRIVER_HOST = "spark.driver.host"
 PAGE_S = 3.0
 """Seconds for a page of Spark's to answer."""
 
@@ -72,7 +80,11 @@ class Session:
     @property
     def here(self) -> bool:
         """Whether every executor is on this machine."""
-        return self.local or (self.master.startswith("spark://") and parse_master(self.master, 1).loopback)
+        master = parse_master(self.master, 1)
+        if master.local or not master.loopback:
+            return master.local
+        own = str(self.context._jvm.org.apache.spark.util.Utils.localCanonicalHostName())
+        return all_here(master, self.conf().get(DRIVER_HOST), own)
 
     def application_id(self) -> str:
         """Return the id that the cluster gave the application."""
@@ -84,7 +96,7 @@ class Session:
 
     def driver_host(self) -> str:
         """Return the address of this machine for executors."""
-        return LOOPBACK if self.here else self.conf().get("spark.driver.host", LOOPBACK)
+        return LOOPBACK if self.here else self.conf().get(DRIVER_HOST, LOOPBACK)
 
     def executors(self) -> list[Executor]:
         """Return the executors registered now."""
@@ -319,21 +331,31 @@ class _Opening:
         # Without a bound an application takes every core of a standalone cluster, for as long as it runs.
         if self.master.addresses and not whole.contains("spark.cores.max"):
             whole.set("spark.cores.max", str(cores_of(self.workers, whole.get("spark.task.cpus", "1") or "1")))
+        # Not before the launch, which would hide what the user's file says.
+        for key, value in self._settings_here(whole.get(DRIVER_HOST, None)).items():
+            whole.set(key, value)
         self.spark = SparkSession(SparkContext(conf=whole, gateway=gateway))
 
     def _settings(self) -> dict[str, str]:
         settings = {"spark.speculation": "false", "spark.ui.showConsoleProgress": "false", KILL_ON_IDLE: "false"}
         if self.master.local or self.master.loopback:
             settings |= {
-                "spark.driver.host": LOOPBACK,
-                "spark.driver.bindAddress": LOOPBACK,
                 "spark.ui.enabled": "false",
-                "spark.local.dir": str(self.directory),
                 "spark.sql.warehouse.dir": str(self.directory / "warehouse"),
                 "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={self.directory}",
-                "spark.executor.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={self.directory}",
             }
         return settings
+
+    def _settings_here(self, driver: str | None) -> dict[str, str]:
+        """Return settings for executors on this machine; none where a user's ``spark.driver.host`` leads elsewhere."""
+        if not all_here(self.master, driver, LOOPBACK):
+            return {}
+        return {
+            DRIVER_HOST: LOOPBACK if self.master.local or driver is None else driver,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.local.dir": str(self.directory),
+            "spark.executor.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={self.directory}",
+        }
 
     def _environment(self) -> dict[str, str]:
         if not self.master.local and not self.master.loopback:

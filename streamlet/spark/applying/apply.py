@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from functools import reduce
@@ -106,7 +107,8 @@ def apply(
     if streaming and any(stage.kind != FREE for stage in plan.stages):
         _check_state_store(spark)
     compiled = _Compiled(request, plan, frames, schemas or {}, on_failed, streaming, context)
-    _ship(context, plan)  # before the operators are made: each notes then which files it needs
+    # Before the operators are made: each notes then which files it needs.
+    compiled.zips = _ship(context, plan)
     return compiled.applied(persist)
 
 
@@ -137,6 +139,8 @@ class _Compiled:
         self.frames: dict[StreamId, Any] = {}
         for source, (frame, kind) in given_columns(plan, frames).items():
             self.frames[source], self.types[source] = frame, kind
+        self.zips: tuple[str, ...] = ()
+        """Names of the files that the topology's modules travel in."""
         self.dead: list[Any] = []
         self.kept: list[Any] = []
 
@@ -192,7 +196,7 @@ class _Compiled:
         topology = self.plan.topology
         tasks = {number: component.name for number, component in enumerate(topology.components, 1)}
         bolts = tuple(self._bolt(name) for name in stage.bolts)
-        return StageJob(topology.name, self.run_id, stage, bolts, self.on_failed, tasks)
+        return StageJob(topology.name, self.run_id, stage, bolts, self.on_failed, tasks, self.zips)
 
     def _bolt(self, name: str) -> BoltDef:
         request, topology = self.request, self.plan.topology
@@ -250,11 +254,18 @@ def _check_state_store(spark: Any) -> None:
         )
 
 
-def _ship(context: Any, plan: DataFramePlan) -> None:
+def _ship(context: Any, plan: DataFramePlan) -> tuple[str, ...]:
+    """Send streamlet and the topology's modules to the executors; return the names of the modules' zips."""
     folder = Path(context._temp_dir)
     context.addPyFile(str(pack(folder)))
     bolts = {name for stage in plan.stages for name in stage.bolts}
     classes = [plan.topology.component(name).cls for name in bolts]
     modules = {base.__module__ for cls in classes for base in cls.__mro__}
-    for root, tops in module_folders(modules).items():
-        context.addPyFile(str(zip_modules(root, tops, folder)))
+    before = list(sys.path)
+    zips = [zip_modules(root, tops, folder) for root, tops in module_folders(modules).items()]
+    for zipped in zips:
+        context.addPyFile(str(zipped))
+    # Rule: the driver imports the user's own files. Spark puts the zips on its path, too, and a module that is reloaded
+    # after an edit would come from there as it was.
+    sys.path[:] = before
+    return tuple(zipped.name for zipped in zips)

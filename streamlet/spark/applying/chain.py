@@ -21,7 +21,10 @@ ColumnsOf = dict[StreamId, list[Sequence[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class StageJob:
-    """A stage as it travels to executors. ``tasks``: the topology's components by number, as in a context."""
+    """A stage as it travels to executors. ``tasks``: the topology's components by number, as in a context.
+
+    ``zips``: names of the files that its bolts' modules travel in.
+    """
 
     topology: str
     run_id: str
@@ -29,6 +32,7 @@ class StageJob:
     bolts: tuple[BoltDef, ...]
     on_failed: str
     tasks: Mapping[int, str]
+    zips: tuple[str, ...] = ()
 
 
 class Chain:

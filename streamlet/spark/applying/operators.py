@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pyspark import AccumulatorParam, TaskContext
+from pyspark import AccumulatorParam, TaskContext, cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
@@ -15,6 +16,7 @@ from streamlet.spark.applying.applied_bolt import DEAD_LETTER, FailedRow
 from streamlet.spark.applying.chain import Chain, ColumnsOf, StageJob
 from streamlet.spark.applying.key_state import KeyState
 from streamlet.spark.applying.packed_rows import packed, unpacked
+from streamlet.spark.applying.shipping import import_from
 from streamlet.spark.applying.stage_columns import DEAD, RowsIn, RowsOut, dead_columns
 
 ROWS_AT_ONCE = 4096
@@ -67,6 +69,27 @@ class StageRun:
         return leaving
 
 
+class _Travelling:
+    """A job as it is pickled: its classes are looked up after their zips are first on the path."""
+
+    def __init__(self, job: StageJob) -> None:
+        self._job = job
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (self._job.zips, cloudpickle.dumps(self._job))
+
+
+def _arrived(zips: tuple[str, ...], job: bytes) -> Any:
+    import_from(zips)
+    return pickle.loads(job)  # noqa: S301 - it came with the task that runs it
+
+
+def _pickled(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a stage's attributes with its job as it travels."""
+    job, *rest = state["_parts"]
+    return {**state, "_parts": (_Travelling(job), *rest)}
+
+
 class MappedStage:
     """The function of a ``mapInArrow``. Travels to executors."""
 
@@ -74,6 +97,9 @@ class MappedStage:
         self._parts = (job, rows_in, rows_out, skipped)
         # A partition without rows needs no bolt: of a shuffle most may be empty. One instance of all always is there.
         self._always = job.stage.kind == SINGLE
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _pickled(self.__dict__)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         run = StageRun(*self._parts) if self._always else None
@@ -105,6 +131,9 @@ class KeyedStage(StatefulProcessor):  # type: ignore[misc]  # pyspark is not typ
         self._tick_ms = None if period is None else max(1, round(period * 1000))
         self._run: StageRun | None = None
         self._fitting: set[tuple[int, int, type]] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _pickled(self.__dict__)
 
     def init(self, handle: Any) -> None:
         """Take the handle. Spark calls it once more on the driver, where no bolt is made."""

@@ -6,14 +6,17 @@ installed must be installed on the executors, too.
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import sys
 import sysconfig
-import tempfile
+import threading
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 from streamlet.base.errors import BadInput
 from streamlet.base.python_files import python_files
@@ -22,7 +25,11 @@ MAX_FILES = 2000
 MAX_BYTES = 32 << 20
 """Most files, and bytes of them, that travel from one folder."""
 
+_ZIP = re.compile(r"topology-[0-9a-f]{8}\.zip")
+"""Name of a zip, wherever Spark has put it."""
+
 _INSTALLED = {"site-packages", "dist-packages"}
+_numbers = itertools.count()
 _STDLIB = tuple(Path(sysconfig.get_path(name)).absolute() for name in ("stdlib", "platstdlib"))
 """Folders of Python's own modules. Its prefix may be /usr, and a project in /usr/src."""
 
@@ -69,18 +76,43 @@ def zip_modules(root: Path, tops: set[str], folder: Path) -> Path:
         digest = zlib.crc32(files[name], zlib.crc32(name.encode(), digest))
     wanted = folder / f"topology-{digest:08x}.zip"
     if not wanted.exists():
-        number, partial = tempfile.mkstemp(dir=folder)  # of its own: another thread may write the same zip
-        with (
-            os.fdopen(number, "wb") as file,
-            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive,
-        ):
+        # Of its own: another thread may write the same zip. Not mkstemp's, which nobody but this user may read, and an
+        # executor may be another user's.
+        partial = folder / f".{wanted.name}.{os.getpid()}.{threading.get_ident()}.{next(_numbers)}"
+        with zipfile.ZipFile(partial, "x", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
             # Python before 3.13 finds a package without __init__.py in a zip by the entry of its folder alone.
             for above in sorted({f"{above}/" for name in files for above in Path(name).parents[:-1]}):
                 archive.writestr(above, b"")
             for name in sorted(files):
                 archive.writestr(name, files[name])
-        Path(partial).replace(wanted)
+        partial.replace(wanted)
     return wanted
+
+
+def import_from(zips: Collection[str]) -> None:
+    """Let the topology's modules come from these zips alone, by name.
+
+    On an executor, before anything of them is imported.
+    """
+    # Rule: a task runs the code that its DataFrame was made with. A Python worker is used again and has what earlier
+    # ones imported; and its path holds every zip that the session ever shipped, in the order of the first time.
+    ours = [path for path in sys.path if Path(path).name in zips]
+    others = [path for path in sys.path if path not in ours]
+    sys.path[:] = [*others[:1], *ours, *others[1:]]
+    shipped = {name: _zips_of(module) for name, module in list(sys.modules.items())}
+    if any(found.difference(zips) for found in shipped.values()):
+        # All of them: a module that stays would hold on to what it imported from one that goes.
+        for name in [name for name, found in shipped.items() if found]:
+            del sys.modules[name]
+
+
+def _zips_of(module: object) -> set[str]:
+    """Return the zips of a module; several of a package without ``__init__``."""
+    if not isinstance(module, ModuleType):
+        return set()
+    known = vars(module)  # not getattr: a lazy module would import something
+    paths = [known.get("__file__"), *known.get("__path__", ())]
+    return {part for path in paths if isinstance(path, str) for part in Path(path).parts if _ZIP.fullmatch(part)}
 
 
 def _files(root: Path, tops: set[str]) -> Iterator[Path]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -189,3 +191,42 @@ def until(reached: Any, query: Any) -> None:
     while not reached():
         assert query.exception() is None and time.monotonic() < deadline, query.exception()
         time.sleep(0.1)
+
+
+EDITED = """
+from streamlet import Bolt, Spout, Topology
+
+class Lines(Spout):
+    outputs = ["line"]
+
+    def next_tuple(self):
+        pass
+
+class Mark(Bolt):
+    outputs = ["line"]
+
+    def process(self, tup):
+        self.emit([tup.values[0] + "{mark}"])
+
+class Edited(Topology):
+    lines = Lines.spec()
+    mark = Mark.spec(inputs=[lines])
+"""
+
+
+def test_an_edited_topology_that_is_applied_again_runs_its_new_code(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Python workers that have imported the old one; a DataFrame that was made before keeps its own."""
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    frame = spark.createDataFrame([("a",)], "line string").coalesce(1)
+    file, made = tmp_path / "edited_topology.py", []
+    for mark in ("1", "22", "1"):
+        file.write_text(EDITED.format(mark=mark))
+        importlib.invalidate_caches()
+        known = sys.modules.get("edited_topology")
+        module = importlib.import_module("edited_topology") if known is None else importlib.reload(known)
+        made.append(apply(module.Edited, {"lines": frame}, schemas={"mark": "line string"})["mark"])
+        assert made[-1].collect() == [("a" + mark,)]
+    assert [each.collect()[0].line for each in made] == ["a1", "a22", "a1"]
+    del sys.modules["edited_topology"]

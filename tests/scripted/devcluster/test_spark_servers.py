@@ -112,6 +112,32 @@ def test_a_port_that_was_taken_meanwhile_is_tried_elsewhere(tmp_path: Path, monk
     assert len(tries) == spark_servers.PORT_TRIES
 
 
+def test_a_server_whose_pages_port_was_taken_comes_back_with_another_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own port stays, and who lives on keeps everything."""
+    fake_spark(tmp_path, monkeypatch, "exec sleep 60")
+    servers, pages = tuple(free_ports(2)), tuple(free_ports(2))
+    asked: list[int] = []
+
+    def page(host: str, port: int) -> dict[str, object]:
+        asked.append(port)
+        return {"status": "ALIVE", "workers": []}
+
+    monkeypatch.setattr(spark_servers, "page_of", page)
+    monkeypatch.setattr(spark_servers, "listens", lambda *_: True)
+    said: list[str] = []
+    with socket.create_server(("127.0.0.1", pages[0])), socket.create_server(("127.0.0.1", pages[1])):
+        spark = SparkServers(1, tmp_path / "spark", ports=SparkPorts(servers, pages), progress=said.append)
+        spark.start(only=["Spark master"])
+        spark.stop()
+    assert spark.pages[0] not in pages and spark.pages[1] == pages[1]
+    assert set(asked) == {spark.pages[0]}
+    assert f"--port {servers[0]} --webui-port {spark.pages[0]}" in " ".join(spark.members[0].command)
+    taken = f"port {pages[0]} is taken by another program: the page of Spark master is on {spark.pages[0]}"
+    assert said == [taken, f"starting the Spark master on 127.0.0.1:{servers[0]}"]
+
+
 def test_a_start_of_all_servers_forgets_the_old_ones_and_waits_for_a_master_that_grants(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

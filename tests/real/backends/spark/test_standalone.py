@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,9 +47,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[resident.Resid
 
 
 @pytest.fixture(scope="module")
-def session(cluster: resident.ResidentSpark) -> Iterator[Session]:
-    """One application of two slots, of the four that there are."""
-    session = open_session(parse_master(cluster.master_url, 1), "standalone", debug=False, cancelled=lambda: False)
+def session(cluster: resident.ResidentSpark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """One application of two slots, of the four that there are; its driver is where a user's file says."""
+    folder = tmp_path_factory.mktemp("conf")
+    (folder / "spark-defaults.conf").write_text(f"spark.driver.host {socket.gethostname()}\n")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("SPARK_CONF_DIR", str(folder))
+        session = open_session(parse_master(cluster.master_url, 1), "standalone", debug=False, cancelled=lambda: False)
     wait_for_executors(session, lambda found: len(found) == 2, PATIENCE_S, lambda: False)
     yield session
     session.close()
@@ -81,17 +86,24 @@ def test_an_application_takes_as_many_cores_as_it_has_workers_and_the_rest_is_to
     assert view is not None and [(app.name, app.cores) for app in view.applications] == [("standalone", 2)]
 
 
+def test_a_driver_host_that_the_user_set_is_kept_for_a_master_on_localhost(session: Session) -> None:
+    """Its port may be a container's, and executors there: they are told that address, and not sent to a folder here."""
+    assert (session.driver_host(), session.here) == (socket.gethostname(), False)
+
+
 @pytest.mark.faults
 def test_a_lost_machine_and_a_dead_executor_lose_nothing(
     cluster: resident.ResidentSpark, session: Session, tmp_path: Path
 ) -> None:
     """The machine's slot goes on at the other one; ``dev up`` brings the machine back."""
     lost: list[str] = []
+    gate = tmp_path / "gate"
 
     def hurt(status: RunStatus) -> None:
-        if status.state != "running" or len(witness(tmp_path)) < 500:
+        if status.state != "running" or len(witness(tmp_path)) < 200:
             return
-        if lost and sum(worker["epoch"] for worker in status.workers) == 2:
+        epochs = sum(worker["epoch"] for worker in status.workers)
+        if epochs < 2 + len(lost):
             return  # the coordinator has not seen it yet
         pid = {worker["worker"]: worker["pid"] for worker in status.workers}[1]
         executor = parent(parent(pid))
@@ -102,11 +114,14 @@ def test_a_lost_machine_and_a_dead_executor_lose_nothing(
         elif len(lost) == 1:
             os.kill(executor, signal.SIGKILL)
             lost.append("executor")
+        else:
+            gate.touch()
 
-    result = run(tmp_path, Watcher(hurt), **{"numbers.count": 16_000, "numbers.per.second": 800.0})
+    settings = {"numbers.count": 3000, "numbers.per.second": 400.0, "numbers.gate": str(gate)}
+    result = run(tmp_path, Watcher(hurt), **settings)
     assert len(lost) == 2
     assert result.reason == "caught_up"
-    assert set(witness(tmp_path)) == set(range(16_000))
+    assert set(witness(tmp_path)) == set(range(3000))
     assert sum(worker["epoch"] for worker in result.status.workers) >= 2 + 2
     assert dev("status")[0] == 1
     again = json.loads(dev("up", "--json")[1])

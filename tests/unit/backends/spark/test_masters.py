@@ -8,6 +8,7 @@ from streamlet.backends.spark.masters import (
     ClusterView,
     Master,
     SparkApplication,
+    all_here,
     check_slots,
     cores_of,
     holders_text,
@@ -70,6 +71,24 @@ def test_a_server_of_spark_connect_is_refused_by_name() -> None:
 def test_a_master_that_only_this_machine_reaches_is_known(url: str, loopback: bool) -> None:
     assert parse_master(url, 1).loopback is loopback
     assert not parse_master("local[2]", 1).loopback and not parse_master("yarn", 1).loopback
+
+
+@pytest.mark.parametrize(
+    ("url", "driver", "here"),
+    [
+        ("spark://localhost:7077", None, True),
+        ("spark://localhost:7077", "laptop", True),
+        ("spark://localhost:7077", "127.0.0.1", True),
+        ("spark://localhost:7077", "172.17.0.1", False),
+        ("spark://node1:7077", "laptop", False),
+        ("local[2]", "172.17.0.1", True),
+    ],
+)
+def test_executors_of_a_master_on_localhost_are_here_unless_somebody_set_where_they_find_the_driver(
+    url: str, driver: str | None, here: bool
+) -> None:
+    """The port of a master in a container may be passed on; "laptop" is what Spark itself would choose."""
+    assert all_here(parse_master(url, 1), driver, "laptop") is here
 
 
 def test_an_application_wants_the_cores_of_its_workers_and_no_more() -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import pickle
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 
 from streamlet.base.errors import BadInput
 from streamlet.spark.applying import shipping
-from streamlet.spark.applying.shipping import module_folders, zip_modules
+from streamlet.spark.applying.operators import _Travelling
+from streamlet.spark.applying.shipping import import_from, module_folders, zip_modules
 
 
 def module(monkeypatch: pytest.MonkeyPatch, name: str, file: Path) -> None:
@@ -107,3 +112,61 @@ def test_two_writers_of_one_zip_have_files_of_their_own(monkeypatch: pytest.Monk
     made = zip_modules(tmp_path / "code", {""}, tmp_path / "zips")
     assert inner[1] == made and zipfile.ZipFile(made).namelist() == ["bolts.py"]
     assert [*(tmp_path / "zips").iterdir()] == [made]
+
+
+def test_a_zip_may_be_read_by_an_executor_of_another_user(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "bolts.py").write_text("x = 1\n")
+    before = os.umask(0o022)
+    try:
+        assert zip_modules(tmp_path / "code", {""}, tmp_path).stat().st_mode & 0o777 == 0o644
+    finally:
+        os.umask(before)
+
+
+def versions(tmp_path: Path, name: str, *texts: str) -> list[Path]:
+    """A zip for each text of a module, and of one beside it that stays as it is."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / f"{name}_beside.py").write_text(f"import {name}\n")
+    made = []
+    for text in texts:
+        (tmp_path / "code" / f"{name}.py").write_text(text)
+        made.append(zip_modules(tmp_path / "code", {""}, tmp_path))
+    return made
+
+
+def test_a_task_imports_what_its_dataframe_was_made_with_whatever_an_earlier_one_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Back to the first version, too; the path of a Python worker keeps every zip in the order of the first time."""
+    old, new = versions(tmp_path, "edited_twice", "x = 1\n", "x = 2 + 0\n")
+    monkeypatch.setattr(sys, "path", ["", str(new), str(old), *sys.path])
+    for zipped, x in ((old, 1), (new, 2), (old, 1)):
+        import_from([zipped.name])
+        found = importlib.import_module("edited_twice_beside")
+        assert (found.edited_twice.x, sys.path[0]) == (x, "")
+        import_from([zipped.name])
+        assert sys.modules["edited_twice_beside"] is found
+    for name in ("edited_twice", "edited_twice_beside"):
+        del sys.modules[name]
+
+
+def test_a_package_without_init_is_forgotten_with_its_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "code" / "bare_package").mkdir(parents=True)
+    (tmp_path / "code" / "bare_package" / "bolts.py").write_text("x = 7\n")
+    zipped = zip_modules(tmp_path / "code", {"bare_package"}, tmp_path)
+    monkeypatch.setattr(sys, "path", ["", str(zipped), *sys.path])
+    assert importlib.import_module("bare_package.bolts").x == 7
+    import_from(["topology-00000000.zip"])
+    assert not {"bare_package", "bare_package.bolts"} & sys.modules.keys()
+
+
+def test_a_job_is_unpacked_where_its_zips_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its classes are looked up by name: those of the version that the job names."""
+    old, new = versions(tmp_path, "edited_bolts", "class Bolt: x = 1\n", "class Bolt: x = 2 + 0\n")
+    monkeypatch.setattr(sys, "path", ["", str(old), str(new), *sys.path])
+    job = SimpleNamespace(zips=(new.name,), bolt=importlib.import_module("edited_bolts").Bolt)
+    assert job.bolt.x == 1
+    data = cloudpickle.dumps(_Travelling(job))  # type: ignore[arg-type]  # only its zips are looked at
+    assert pickle.loads(data).bolt.x == 2
+    del sys.modules["edited_bolts"]
