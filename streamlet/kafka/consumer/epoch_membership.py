@@ -26,6 +26,8 @@ Rules:
 - One heartbeat at a time. The epoch moves in the coordinator when it takes one, so its answer must be heard first.
 - Unchanged fields are left out, until an answer is missing: then the next heartbeat is full. The coordinator takes the
   epoch before its own only from a member that also says what it reads.
+- A heartbeat that names partitions names all that the user's thread may be reading before its answer comes. The
+  coordinator gives any other of ours away at once.
 - A heartbeat goes out at once to join, to acknowledge and for another subscription, else at the broker's interval.
 - A member whose epoch was refused waits for the user's thread, which drops its partitions, before it joins again.
   Otherwise a commit of the lost ones could carry the new epoch. It leaves first, for the coordinator still has it.
@@ -164,8 +166,8 @@ class EpochMembership:
     """What the coordinator gives this member."""
     _owned: PartitionsById = field(default_factory=dict)
     """What the user's thread has taken."""
-    _offered: PartitionsById = field(default_factory=dict)
-    """All shares that the user's thread may be taking: those given since the last one that it answered."""
+    _shares: list[PartitionsById] = field(default_factory=list)
+    """The share that the user's thread has answered last, and those given since: it may be taking any of them."""
     _told: tuple[str, ...] | None = None
     """Topics that the coordinator has heard of; None: the next heartbeat is full."""
     _number: int = 0
@@ -185,19 +187,30 @@ class EpochMembership:
     # -- wishes of the consumer
 
     def join(self, topics: frozenset[str], now_s: float) -> None:
-        """Join, or read other topics from now on."""
-        self._topics, self._wanted = tuple(sorted(topics)), True
+        """Join, once the user's thread reads nothing of an earlier membership."""
+        self.subscribe(topics)
+        self._wanted = True
         self.polled_s = max(self.polled_s, now_s)
         if self.state in _OUTSIDE:
             self._move(EpochState.JOINING)
 
-    def reconciled(self, owned: PartitionsById) -> None:
-        """Take in what the user's thread reads now; the coordinator must hear of it."""
-        # In a state without an epoch the share that they are of is lost since.
-        if self.state in _WITH_EPOCH and (owned != self._owned or self.state is EpochState.RECONCILING):
+    def subscribe(self, topics: frozenset[str]) -> None:
+        """Name other topics from now on."""
+        # Rule: this joins nothing. The membership may be lost while the user's thread, which subscribes, has not heard
+        # of it: it still reads what is lost, and would commit that under the epoch of the next membership.
+        self._topics = tuple(sorted(topics))
+
+    def reconciled(self, owned: PartitionsById, share: PartitionsById) -> None:
+        """Take in what the user's thread reads now; the coordinator must hear of it.
+
+        ``share``: the object of the news that it answers. ``owned`` lacks topics without a name yet, or unsubscribed.
+        """
+        if self.state not in _WITH_EPOCH:
+            return  # that share is lost since
+        while self._shares[0] is not share:
+            del self._shares[0]
+        if owned != self._owned or self.state is EpochState.RECONCILING:
             self._owned = owned
-            if owned == self._target:
-                self._offered = NOTHING
             self._move(EpochState.ACKNOWLEDGING)
 
     def leave(self) -> None:
@@ -261,10 +274,7 @@ class EpochMembership:
 
     def _beat(self, now_s: float) -> EpochBeat:
         settings, full = self.settings, self._told is None
-        # Rule: a full heartbeat that acknowledges nothing also says what the user's thread may be taking. The answer
-        # that is missing may have asked that back, and to leave it out would give it to another.
         acknowledges = self.state is EpochState.ACKNOWLEDGING
-        owned = self._owned if acknowledges else _union(self._owned, self._offered)
         request = ConsumerGroupHeartbeatRequest(
             group_id=settings.group_id,
             member_id=settings.member_id,
@@ -274,14 +284,27 @@ class EpochMembership:
             rebalance_timeout_ms=int(settings.max_poll_interval_s * 1000) if full else -1,
             subscribed_topic_names=self._topics if self._told != self._topics else None,
             server_assignor=settings.assignor if full else None,
-            topic_partitions=_as_rows(owned) if full or acknowledges else None,
+            topic_partitions=_as_rows(self._may_read()) if full or acknowledges else None,
         )
         self._told = self._topics
         self._number += 1
         self._awaited, self._sent_s = self._number, now_s
         if acknowledges:
-            self._move(EpochState.STABLE if self._owned == self._target else EpochState.RECONCILING)
+            # A share that is not answered yet is to be acknowledged too, even where it leaves nothing to do.
+            answered = len(self._shares) == 1
+            self._move(EpochState.STABLE if answered and self._owned == self._target else EpochState.RECONCILING)
         return EpochBeat(request, self._number)
+
+    def _may_read(self) -> PartitionsById:
+        """Return all that the user's thread may read before the next answer."""
+        # Rule: an acknowledgement, too, names shares that came after the one it answers, and what of this one has no
+        # name yet. The coordinator may have another share ready that lacks them: it waits for a partition that is named
+        # here, and gives one that is not to its next owner at once, while the listener runs for it.
+        numbers: dict[str, frozenset[int]] = {}
+        for share in (self._owned, *self._shares):
+            for topic_id, some in share.items():
+                numbers[topic_id] = numbers.get(topic_id, frozenset()) | some
+        return numbers
 
     def _farewell(self) -> Farewell:
         settings = self.settings
@@ -398,7 +421,7 @@ class EpochMembership:
             # what was given before, and the coordinator gives that to another once it hears that it is not read.
             self._move(EpochState.RECONCILING)
         if joining or changed:
-            self._offered = _union(self._offered, target)
+            self._shares.append(target)
             self.news.append(Assigned(self.identity, target))
 
     def _explained(self, error: KafkaError, detail: str | None) -> KafkaError:
@@ -469,13 +492,8 @@ class EpochMembership:
 
     def _forget(self) -> None:
         self.epoch, self.identity = JOINING_EPOCH, NO_GENERATION
-        self._target, self._owned, self._offered = NOTHING, NOTHING, NOTHING
+        self._target, self._owned, self._shares = NOTHING, NOTHING, []
         self._told = self._awaited = None
-
-
-def _union(one: PartitionsById, other: PartitionsById) -> PartitionsById:
-    nobody: frozenset[int] = frozenset()
-    return {name: one.get(name, nobody) | other.get(name, nobody) for name in (*one, *other)}
 
 
 def _as_rows(owned: PartitionsById) -> tuple[MemberTopicPartitions, ...]:

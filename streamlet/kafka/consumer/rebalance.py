@@ -339,7 +339,7 @@ class Rebalancer:
             return  # the topics that match are not known yet
         if self._member is not None:
             self._wants_join = False
-            thread.join(self._subscriptions.topics)
+            self._name_topics(thread, self._member)
             return
         if not self._committed_before_join():
             return
@@ -473,6 +473,14 @@ class Rebalancer:
 
     # -- the newer protocol
 
+    def _name_topics(self, thread: GroupThread[Any], member: EpochMembership) -> None:
+        assert self.commits is not None
+        topics = self._subscriptions.topics
+        if self.commits.generation is NO_GENERATION:
+            thread.join(topics)
+        else:
+            thread.wish(partial(member.subscribe, topics))
+
     def _begin_epoch(self, news: Assigned) -> None:
         """Take in another share; :meth:`_reconcile` acts on it."""
         assert self.commits is not None
@@ -495,7 +503,7 @@ class Rebalancer:
         if reconciliation.taken(share):
             if reconciliation.unanswered:
                 reconciliation.take(share)
-                thread.wish(partial(member.reconciled, share.by_id))
+                thread.wish(partial(member.reconciled, share.by_id, share.given))
             return
         owned = subscriptions.assigned
         _log.info(
@@ -511,7 +519,7 @@ class Rebalancer:
         finally:
             # Rule: only now, when nothing of it is read any more. The coordinator gives it to the next owner.
             reconciliation.take(share)
-            thread.wish(partial(member.reconciled, share.by_id))
+            thread.wish(partial(member.reconciled, share.by_id, share.given))
 
     # -- leaving
 

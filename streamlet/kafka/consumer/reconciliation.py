@@ -16,11 +16,15 @@ from streamlet.kafka.metadata.cluster import Cluster, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class NamedShare:
-    """All that is to be read from now on; ``unnamed``: ids of topics whose names are unknown yet."""
+    """All that is to be read from now on; ``unnamed``: ids of topics whose names are unknown yet.
+
+    ``given``: the share that it is of, the same object as in the news.
+    """
 
     partitions: tuple[TopicPartition, ...]
     by_id: PartitionsById
     unnamed: tuple[str, ...]
+    given: PartitionsById
 
 
 @dataclass(slots=True)
@@ -70,7 +74,7 @@ class Reconciliation:
         if by_id == self._taken and not unnamed and not self.unanswered:
             return None
         partitions = {TopicPartition(self._names[one], number) for one, numbers in by_id.items() for number in numbers}
-        return NamedShare(tuple(sorted(partitions)), by_id, unnamed)
+        return NamedShare(tuple(sorted(partitions)), by_id, unnamed, self._given)
 
     def nothing_named(self, share: NamedShare) -> bool:
         """Return whether no topic of a first share has a name yet."""

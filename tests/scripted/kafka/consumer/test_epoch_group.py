@@ -11,6 +11,7 @@ import pytest
 
 from streamlet.kafka import Consumer, ConsumerRebalanceListener, TopicPartition
 from streamlet.kafka.broker_errors import TopicAuthorizationFailed, UnreleasedInstanceId
+from streamlet.kafka.consumer.epoch_membership import EpochState
 from streamlet.kafka.consumer.errors import CommitFailed
 from streamlet.kafka.errors import UnsupportedVersion
 from streamlet.kafka.protocol.messages.groups import AWAY_EPOCH, LEAVING_EPOCH, ConsumerGroupHeartbeatResponse
@@ -186,6 +187,38 @@ def test_c6_a_member_that_was_forgotten_commits_nothing_and_hears_that_all_is_lo
     assert told.events == [("assigned", [0, 1]), ("lost", [0, 1]), ("assigned", [0, 1])]
     after = one.group_metadata()
     assert after.member_id == before.member_id and after.generation_id > before.generation_id
+
+
+def test_c6_topics_that_change_before_a_loss_is_heard_wait_for_the_listener_with_their_join(
+    group: Group, member_of: Callable[..., Consumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is lost must not be committed under the epoch of the next membership."""
+    joins: list[int] = []
+
+    class Counts(ConsumerRebalanceListener):
+        def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+            time.sleep(0.2)  # a join that is on its way has come by then
+            joins.append(sum(row.member_epoch == 0 for row in group.beats()))
+
+    one = member_of()
+    one.subscribe("t", listener=Counts())
+    until(lambda: len(one.assignment()) == 2, one)
+    member = one._rebalancer._member
+    assert member is not None
+
+    def lose() -> None:
+        """Lose the membership between the news and the join of one poll."""
+        monkeypatch.undo()
+        group.coordinator.remove(member.settings.member_id)
+        deadline = time.monotonic() + PATIENCE_S
+        while member.state is not EpochState.FENCED:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    monkeypatch.setattr(one._rebalancer, "_match_pattern", lose)
+    one.subscribe(["t", "other"], listener=Counts())
+    until(lambda: len(joins) == 1 and len(one.assignment()) == 2, one)
+    assert joins == [1]
 
 
 @pytest.mark.parametrize(("instance", "epoch"), [(None, LEAVING_EPOCH), ("i", AWAY_EPOCH)])

@@ -30,6 +30,8 @@ class Known:
     leaving: Numbers = frozenset()
     """To be given back; nobody gets them before the member says that it is done."""
     target: Numbers = frozenset()
+    unreleased: bool = False
+    """Whether others still hold something of the target."""
 
     @property
     def held(self) -> Numbers:
@@ -44,6 +46,8 @@ class PlayedCoordinator:
     interval_ms: int = 5_000
     epoch: int = 1
     members: dict[str, Known] = field(default_factory=dict)
+    asks: bool = False
+    """Whether it asks back also what a member's heartbeat does not name. Kafka gives that to others at once."""
     patience: int | None = None
     """Heartbeats of a member that does not give back, until the rebalance time-out is over; None: no time-out."""
     waited: Counter[str] = field(default_factory=Counter)
@@ -89,17 +93,25 @@ class PlayedCoordinator:
         return epoch == member.before and said is not None and said <= member.given
 
     def _reconcile(self, member: Known, said: Numbers | None) -> None:
+        """Do as Kafka's ``CurrentAssignmentBuilder``."""
+        epoch = member.epoch
         if member.leaving:
             if said is None or said & member.leaving:
                 return
+            epoch += 1
             member.leaving = frozenset()
-        if surplus := member.given - member.target:
-            member.given, member.leaving = member.given & member.target, surplus
+        elif not member.unreleased and epoch == self.epoch:
             return
-        if member.epoch != self.epoch:
-            member.before, member.epoch = member.epoch, self.epoch
+        kept, surplus = member.given & member.target, member.given - member.target
+        if surplus and (self.asks or said is None or said & surplus):
+            member.before, member.epoch = member.epoch, epoch
+            member.given, member.leaving = kept, surplus
+            return
+        member.before, member.epoch = member.epoch, self.epoch
+        member.given, member.leaving = kept, frozenset()
         others = frozenset().union(*(one.held for one in self.members.values() if one is not member))
-        member.given = member.given | (member.target - others)
+        member.given = kept | (member.target - others)
+        member.unreleased = bool(member.target & others)
 
     def _share_out(self) -> None:
         self.epoch += 1

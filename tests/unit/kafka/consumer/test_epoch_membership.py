@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,6 +30,8 @@ from streamlet.kafka.consumer.membership import (
     Fatal,
     FindCoordinator,
     MembershipLost,
+    News,
+    PartitionsById,
     TopicsRefused,
 )
 from streamlet.kafka.errors import Disconnected, KafkaError, UnsupportedVersion
@@ -69,13 +73,18 @@ def beat(member: EpochMembership, now_s: float) -> EpochBeat:
     return action
 
 
+def takes(member: EpochMembership, *numbers: int, share: int = -1) -> None:
+    """Have the user's thread read these of the newest share, or of one before it."""
+    member.reconciled({TOPIC: frozenset(numbers)}, member._shares[share])
+
+
 def stable(*numbers: int, **settings: Any) -> EpochMembership:
     """A member in epoch 1 that reads these partitions; joined at 0 s, told so at 0 s."""
     member = member_of(**settings)
     member.join(T, 0.0)
     member.beat_answered(beat(member, 0.0), given_to(*numbers), 0.0)
     if numbers:
-        member.reconciled({TOPIC: frozenset(numbers)})
+        takes(member, *numbers)
         member.beat_answered(beat(member, 0.0), unchanged(1), 0.0)
     member.news.clear()
     assert member.state is EpochState.STABLE
@@ -108,7 +117,7 @@ def test_c5_what_was_taken_is_told_at_once() -> None:
     member.beat_answered(late, given_to(0), 5.0)
     assert member.state is EpochState.RECONCILING
     assert member.step(5.1) is None, "not before the user's thread has given it back"
-    member.reconciled({TOPIC: frozenset({0})})
+    takes(member, 0)
     assert member.state is EpochState.ACKNOWLEDGING
     assert member.next_wake_s(5.1) == 0.0
     told = beat(member, 5.1).request
@@ -122,7 +131,7 @@ def test_c5_another_share_while_one_is_taken_is_heard_and_taken_too() -> None:
     member.beat_answered(beat(member, 10.0), given_to(0, 1, epoch=3), 10.0)
     shares = [row.partitions for row in member.news if isinstance(row, Assigned)]
     assert shares == [{TOPIC: frozenset({0})}, {TOPIC: frozenset({0, 1})}]
-    member.reconciled({TOPIC: frozenset({0})})
+    takes(member, 0, share=1)
     beat(member, 10.0)
     assert member.state is EpochState.RECONCILING, "the last share is not read yet"
 
@@ -137,7 +146,7 @@ def test_c5_what_was_given_and_taken_back_between_two_polls_is_told_too() -> Non
     member.beat_answered(beat(member, 5.0), given_to(0, 1, epoch=2), 5.0)
     member.beat_answered(beat(member, 10.0), given_to(0, epoch=2), 10.0)
     assert member.step(10.0) is None
-    member.reconciled({TOPIC: frozenset({0})})
+    takes(member, 0)
     assert beat(member, 10.0).request.topic_partitions == says(0)
     assert member.state is EpochState.STABLE
 
@@ -152,12 +161,12 @@ def test_c5_what_is_taken_back_while_it_is_being_taken_is_not_told_as_never_read
     quiet = beat(member, 15.0)
     assert quiet.request.topic_partitions is None
     member.beat_answered(quiet, unchanged(1), 15.0)
-    member.reconciled({TOPIC: frozenset({0, 1})})
+    takes(member, 0, 1, share=1)
     taken = beat(member, 15.0)
     assert taken.request.topic_partitions == says(0, 1)
     member.beat_answered(taken, unchanged(1), 15.0)
     assert member.state is EpochState.RECONCILING
-    member.reconciled({TOPIC: frozenset({0})})
+    takes(member, 0)
     assert beat(member, 15.0).request.topic_partitions == says(0)
     assert member.state is EpochState.STABLE
 
@@ -173,7 +182,7 @@ def test_c5_after_a_lost_answer_what_may_be_being_taken_is_said_too() -> None:
     full = beat(member, 12.0)
     assert full.request.topic_partitions == says(0, 1)
     member.beat_answered(full, given_to(0), 12.0)
-    member.reconciled({TOPIC: frozenset({0})})
+    takes(member, 0)
     assert beat(member, 12.0).request.topic_partitions == says(0)
 
 
@@ -182,15 +191,42 @@ def test_c5_another_share_that_comes_before_the_last_was_acknowledged_does_not_k
     member = stable(0, 1)
     member.beat_answered(beat(member, 5.0), given_to(0, epoch=1), 5.0)
     under_way = beat(member, 10.0)
-    member.reconciled({TOPIC: frozenset({0})})
+    takes(member, 0)
     member.beat_answered(under_way, given_to(0, 2, epoch=1), 10.1)
-    assert beat(member, 10.1).request.topic_partitions == (MemberTopicPartitions(topic_id=TOPIC, partitions=(0,)),)
+    assert beat(member, 10.1).request.topic_partitions == says(0, 2), "not 1, which was asked back"
     assert member.state is EpochState.RECONCILING
+
+
+def test_c5_an_acknowledgement_names_what_came_after_the_share_that_it_answers() -> None:
+    """The user's thread may be taking that by now, and the coordinator gives away at once what is not named."""
+    member = stable(0)
+    member.beat_answered(beat(member, 5.0), given_to(0, 1), 5.0)
+    member.beat_answered(beat(member, 10.0), given_to(0, 1, 2), 10.0)
+    takes(member, 0, 1, share=1)
+    acknowledged = beat(member, 10.0)
+    assert acknowledged.request.topic_partitions == says(0, 1, 2)
+    member.beat_answered(acknowledged, given_to(0, 1, epoch=2), 10.1)
+    takes(member, 0, 1, 2, share=1)
+    takes(member, 0, 1)
+    assert beat(member, 10.1).request.topic_partitions == says(0, 1)
+    assert member.state is EpochState.STABLE
+
+
+def test_c5_what_has_no_name_yet_is_named_to_the_coordinator_until_it_is_taken_back() -> None:
+    """It is read as soon as metadata tells its name, without another word of the coordinator."""
+    member = stable()
+    member.beat_answered(beat(member, 5.0), given_to(0, 1), 5.0)
+    takes(member, 0)
+    acknowledged = beat(member, 5.0)
+    assert acknowledged.request.topic_partitions == says(0, 1)
+    member.beat_answered(acknowledged, given_to(0, epoch=2), 5.1)
+    takes(member, 0)
+    assert beat(member, 5.1).request.topic_partitions == says(0)
 
 
 def test_c5_another_subscription_is_told_at_once_and_only_it() -> None:
     member = stable(0)
-    member.join(frozenset({"t", "a"}), 1.0)
+    member.subscribe(frozenset({"t", "a"}))
     request = beat(member, 1.0).request
     assert (request.member_epoch, request.subscribed_topic_names, request.topic_partitions) == (1, ("a", "t"), None)
 
@@ -217,11 +253,21 @@ def test_c6_a_refused_member_has_lost_all_and_joins_only_when_the_user_knows(cod
     assert isinstance(lost, MembershipLost)
     assert "the last heartbeat it took was sent 5.0 s ago" in lost.reason
     assert member.step(100.0) is None and member.next_wake_s(100.0) == float("inf")
-    member.reconciled({TOPIC: frozenset({0})})  # of the share that is lost
+    member.reconciled({TOPIC: frozenset({0})}, {})  # of the share that is lost
     member.join(T, 100.0)
     assert code == UNKNOWN_MEMBER or isinstance(member.step(100.0), Farewell)
     request = beat(member, 100.0).request
     assert (request.member_epoch, request.member_id, request.topic_partitions) == (0, "m", ())
+
+
+def test_c6_another_subscription_does_not_join_for_a_user_who_has_not_heard_that_all_is_lost() -> None:
+    member = stable(0)
+    member.beat_answered(beat(member, 5.0), ConsumerGroupHeartbeatResponse(error_code=FENCED_EPOCH), 5.0)
+    member.subscribe(frozenset({"t", "a"}))
+    assert (member.state, member.step(6.0)) == (EpochState.FENCED, None)
+    member.join(frozenset({"t", "a"}), 7.0)
+    assert isinstance(member.step(7.0), Farewell)
+    assert beat(member, 7.0).request.subscribed_topic_names == ("a", "t")
 
 
 @pytest.mark.parametrize(("code", "leaves"), [(FENCED_EPOCH, True), (UNKNOWN_MEMBER, False)])
@@ -362,7 +408,7 @@ def test_c5_a_topic_that_may_not_be_read_is_told_and_the_membership_stays() -> N
     """An administrator may grant it, or the user subscribe to others; once per poll, however often it is asked."""
     member = stable(0)
     owned = member.identity
-    member.join(frozenset({"t", "secret"}), 1.0)
+    member.subscribe(frozenset({"t", "secret"}))
     for now_s in (1.0, 2.0):
         answer = ConsumerGroupHeartbeatResponse(error_code=29, error_message="secret")
         member.beat_answered(beat(member, now_s), answer, now_s)
@@ -417,51 +463,103 @@ def test_c5_a_search_that_fails_for_good_after_the_end_says_nothing() -> None:
 
 @dataclass
 class Reader:
-    """A member's user: takes news in a poll, and reads."""
+    """A member's two threads. Wishes and news wait between them, a heartbeat on its way to the coordinator and back."""
 
     member: EpochMembership
     reading: frozenset[int] = frozenset()
     """What it may commit: while a share is taken, that and what it read before."""
     taking: frozenset[int] | None = None
-    """A share whose listener runs."""
+    """What it will read once the listener has run."""
+    given: PartitionsById | None = None
+    """The last share that it has heard of; None outside the group."""
+    unanswered: bool = False
     wanted: bool = True
-    waiting: list[EpochBeat] = field(default_factory=list)
+    wishes: list[Callable[[], None]] = field(default_factory=list)
+    heard: list[News] = field(default_factory=list)
+    under_way: EpochBeat | None = None
+    answer: ConsumerGroupHeartbeatResponse | None = None
+    """What the coordinator says to it; None before it has come there."""
 
-    def poll(self, now_s: float) -> None:
-        """Begin to take a share, or end that."""
+    # -- the user's thread
+
+    def join(self, now_s: float) -> None:
+        self.wishes.append(partial(self.member.join, T, now_s))
+
+    def subscribe(self, now_s: float) -> None:
+        """Subscribe again, to the same."""
+        self.wishes.append(partial(self.member.subscribe, T)) if self.given is not None else self.join(now_s)
+
+    def poll(self, now_s: float, unnamed: frozenset[int] = frozenset()) -> None:
+        """Begin to take a share, but for what has no name yet, or end that."""
         self.member.polled_s = now_s
-        if self.taking is not None:
+        if self.taking is not None and self.given is not None:
             self.reading, self.taking = self.taking, None
-            self.member.reconciled({TOPIC: self.reading} if self.reading else NOTHING)
+            owned = {TOPIC: self.reading} if self.reading else NOTHING
+            self.wishes.append(partial(self.member.reconciled, owned, self.given))
             return
-        for news in self.member.news:
+        heard, self.heard = self.heard, []
+        for news in heard:
             if isinstance(news, Assigned):
-                self.taking = news.partitions.get(TOPIC, frozenset())
+                self.given, self.unanswered = news.partitions, True
             else:
                 assert isinstance(news, MembershipLost), news
                 self.drop()
-                self.member.join(T, now_s)
-        self.reading |= self.taking or frozenset()
-        self.member.news.clear()
+                self.join(now_s)
+        if self.given is not None:
+            named = self.given.get(TOPIC, frozenset()) - (unnamed - self.reading)
+            if self.unanswered or named != self.reading:
+                self.unanswered, self.taking = False, named
+                self.reading |= named
 
     def drop(self) -> None:
-        self.reading, self.taking = frozenset(), None
+        self.reading, self.taking, self.given, self.unanswered = frozenset(), None, None, False
+        self.heard.clear()
 
-    def send(self, group: PlayedCoordinator, now_s: float, lost: str) -> None:
-        """Do what is due; ``lost``: the request, its answer, or neither."""
+    def leave(self) -> None:
+        self.drop()
+        self.wishes += [self.member.news.clear, self.member.leave]
+
+    # -- the group's thread
+
+    def turn(self, group: PlayedCoordinator, now_s: float, lost: str = "") -> None:
+        """Run the wishes, bring a heartbeat one way on, and send what is due.
+
+        ``lost``: its ``request``, its ``answer``, or nothing.
+        """
+        for wish in self.wishes:
+            wish()
+        self.wishes.clear()
+        self._bring(group, now_s, lost)
         while (action := self.member.step(now_s)) is not None:
             match action:
                 case FindCoordinator():
                     self.member.coordinator_found()
                 case Farewell():
+                    self._arrive(group)
                     group.answer(action.request)
                 case EpochBeat():
-                    answer = None if lost == "request" else group.answer(action.request)
-                    if lost:
-                        self.member.beat_failed(action, Disconnected("cut"), now_s)
-                    else:
-                        assert answer is not None
-                        self.member.beat_answered(action, answer, now_s)
+                    self._arrive(group)
+                    self.under_way, self.answer = action, None
+        self.heard += self.member.news
+        self.member.news.clear()
+
+    def _bring(self, group: PlayedCoordinator, now_s: float, lost: str) -> None:
+        beat, answer = self.under_way, self.answer
+        if beat is None:
+            return
+        if lost != "request":
+            self._arrive(group)
+        if lost:
+            self.under_way = None
+            self.member.beat_failed(beat, Disconnected("cut"), now_s)
+        elif answer is not None:
+            self.under_way = None
+            self.member.beat_answered(beat, answer, now_s)
+
+    def _arrive(self, group: PlayedCoordinator) -> None:
+        """Have the coordinator take what is under way: one connection keeps the order."""
+        if self.under_way is not None and self.answer is None:
+            self.answer = group.answer(self.under_way.request)
 
 
 def no_partition_has_two_readers(readers: list[Reader], group: PlayedCoordinator) -> None:
@@ -476,51 +574,55 @@ def no_partition_has_two_readers(readers: list[Reader], group: PlayedCoordinator
             assert reader.reading <= known.held, (reader, group)
 
 
-@given(seed=st.integers(0, 1 << 32), count=st.integers(1, 4), partitions=st.integers(0, 6))
+@given(seed=st.integers(0, 1 << 32), count=st.integers(1, 4), partitions=st.integers(0, 6), asks=st.booleans())
 @hypothesis_settings(max_examples=300, deadline=None)
 def test_c5_members_share_everything_out_whatever_is_lost_and_no_two_read_the_same(
-    seed: int, count: int, partitions: int
+    seed: int, count: int, partitions: int, asks: bool
 ) -> None:
     """Requests, answers, members and polls are lost in any order; then nothing more is, and all settles."""
     rng = random.Random(seed)
-    group = PlayedCoordinator(partitions)
+    group = PlayedCoordinator(partitions, asks=asks)
     readers = [Reader(member_of(f"m{number}")) for number in range(count)]
     now = 0.0
     for reader in readers:
-        reader.member.join(T, now)
-    for _ in range(60):
+        reader.join(now)
+    for _ in range(90):
         now += rng.choice((0.0, 0.1, 5.0))
-        reader = rng.choice(readers)
-        match rng.randrange(12):
-            case 0:
-                group.remove(reader.member.settings.member_id)
-            case 1:
-                reader.drop()
-                reader.wanted = not reader.wanted
-                reader.member.news.clear()
-                reader.member.join(T, now) if reader.wanted else reader.member.leave()
-            case 2:
-                now += 61.0
-            case 3 | 4 | 5:
-                reader.poll(now) if reader.wanted else None
-            case _:
-                reader.send(group, now, rng.choice(("", "", "", "request", "answer")))
+        an_accident(rng.choice(readers), group, now, rng)
+        now += 61.0 * (rng.randrange(20) == 0)
         no_partition_has_two_readers(readers, group)
     for reader in readers:
         if not reader.wanted:
             group.remove(reader.member.settings.member_id)  # its session ends, where nobody could be told
-    # One whose share changed there and back in answers that were lost has nothing to give back, and says nothing: the
-    # rebalance time-out ends that.
-    group.patience = 12
-    for _ in range(40):
+    # One whose share changed there and back in answers that were lost has nothing to give back, and says nothing. Where
+    # the coordinator asks all the same, the rebalance time-out ends that.
+    group.patience = 12 if asks else None
+    for _ in range(60):
         now += 5.0
         for reader in readers:
-            reader.send(group, now, "")
+            for _ in range(3):
+                reader.turn(group, now)
+                no_partition_has_two_readers(readers, group)
             if reader.wanted:
                 reader.poll(now)
-            no_partition_has_two_readers(readers, group)
     living = [reader for reader in readers if reader.wanted]
     assert all(reader.member.state is EpochState.STABLE for reader in living)
     assert sorted(number for reader in living for number in reader.reading) == (
         list(range(partitions)) if living else []
     )
+
+
+def an_accident(reader: Reader, group: PlayedCoordinator, now_s: float, rng: random.Random) -> None:
+    """Let one thing happen to a member, mostly its next step."""
+    match rng.randrange(16):
+        case 0:
+            group.remove(reader.member.settings.member_id)
+        case 1:
+            reader.wanted = not reader.wanted
+            reader.join(now_s) if reader.wanted else reader.leave()
+        case 2 if reader.wanted:
+            reader.subscribe(now_s)
+        case 3 | 4 | 5 | 6 if reader.wanted:
+            reader.poll(now_s, rng.choice((frozenset(), frozenset(), frozenset({0, 1}), frozenset({2}))))
+        case _:
+            reader.turn(group, now_s, rng.choice(("", "", "", "", "", "request", "answer")))
