@@ -123,6 +123,8 @@ class RunCoordinator:
         self.partitions: dict[int, Any] = {}
         """Worker -> the rows of its last heartbeat, which outlive it."""
         self.pids: dict[int, int] = {}
+        self.places: dict[int, tuple[str, str]] = {}
+        """Worker -> host and executor, of workers on Spark."""
         self.pages: dict[int, mmap.mmap] = {}
         """Worker -> the page on which it notes what it has in hand."""
         self.ended_totals: dict[str, Mapping[str, Any]] = {}
@@ -482,6 +484,7 @@ class RunCoordinator:
                 self._do(supervisor.state(worker, epoch, drained, caught_up, now, done, traffic, idle, quiet))
             case messages.Ready((kind, host, port), pid):
                 self.pids[worker] = pid
+                self._note_place(worker, epoch, message)
                 self._do(supervisor.ready(worker, epoch, (kind, host, port), now))
             case messages.Initialized():
                 self._memory.pop(worker, None)
@@ -507,6 +510,13 @@ class RunCoordinator:
                 self._close_traces += traces
                 self.left.update(left)
                 supervisor.stopped(worker, epoch)
+
+    def _note_place(self, worker: int, epoch: int, ready: messages.Ready) -> None:
+        """Keep where a worker is, and tell it to the log: Spark chose the place."""
+        if ready.host:
+            self.places[worker] = ready.host, ready.executor
+            on = f"executor {ready.executor} of {ready.host}" if ready.executor else ready.host
+            self._say("info", f"worker {worker} (epoch {epoch}) is on {on}, process {ready.pid}.", worker, epoch)
 
     def _failed(self, worker: int, epoch: int, failed: Failed, now: float) -> None:
         """End the run for a worker's failure, or start it again."""
@@ -600,6 +610,7 @@ class RunCoordinator:
         pairs = list(self.ended_totals.items())
         for beat in self.beats.values():
             pairs += [(self._component_of(task_id), snapshot) for task_id, snapshot in beat.tasks.items()]
+        nowhere = (None, None)
         running = "running" if supervisor.whole else "recovering" if supervisor.began else "starting"
         rows = component_rows(self.plan.topology, pairs)
         for row in rows:
@@ -616,6 +627,8 @@ class RunCoordinator:
                     "epoch": w.epoch,
                     "state": "busy" if w.busy else w.state.value,
                     "pid": self.pids.get(index),
+                    "host": self.places.get(index, nowhere)[0],
+                    "executor": self.places.get(index, nowhere)[1],
                 }
                 for index, w in supervisor.workers.items()
             ),

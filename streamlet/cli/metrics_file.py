@@ -191,6 +191,7 @@ class _Families:
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics of one status."""
         yield from self._run()
+        yield from self._workers()
         yield from self._hanging()
         yield from self._components()
         yield from self._partitions()
@@ -209,6 +210,16 @@ class _Families:
             family = GaugeMetricFamily(name, text, labels=["topology"])
             family.add_metric([self._topology], value)
             yield family
+
+    def _workers(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        labels = ["topology", "worker", "host", "executor"]
+        family = GaugeMetricFamily("streamlet_worker_epoch", "How often a worker was started", labels=labels)
+        for row in self._status.workers:
+            where = [str(row.get(name) or "") for name in ("host", "executor")]
+            family.add_metric([self._topology, str(row["worker"]), *where], row["epoch"])
+        yield family
 
     def _hanging(self) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily

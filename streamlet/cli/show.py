@@ -407,6 +407,22 @@ def hanging_lines(status: RunStatus) -> list[str]:
     ]
 
 
+def place_lines(status: RunStatus) -> list[str]:
+    """Return a text for each executor, with its workers; none of workers on this machine.
+
+    As ``executor 1 of node2: workers 0, 2``.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for worker in status.workers:
+        if worker.get("host"):
+            found.setdefault((worker["host"], worker["executor"]), []).append(str(worker["worker"]))
+    return [
+        f"{f'executor {executor} of ' if executor else ''}{host}: worker{'s' if len(workers) > 1 else ''} "
+        f"{', '.join(workers)}"
+        for (host, executor), workers in found.items()
+    ]
+
+
 def partition_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a partition's row as text for PARTITION_COLUMNS."""
     where = f"{row.get('topic', '')}/{row.get('partition', '?')}"

@@ -27,6 +27,9 @@ UNIMPORTANT_OF_PARTITIONS = ("position", "committed", "behind")
 MOST_PARTITIONS = 16
 """Partitions shown: those with the largest lag. A table that scrolls away shows nothing."""
 
+MOST_PLACES = 8
+"""Executors shown."""
+
 
 class TableView:
     """Draws the latest status in place, log lines above it.
@@ -96,6 +99,7 @@ class TableView:
         parts: list[RenderableType] = []
         if self._status is not None:
             parts += [self._components(self._status), *self._partitions(self._status)]
+            parts += self._places(self._status)
             parts += [self._text(line, "yellow") for line in show.hanging_lines(self._status)]
             parts.append(Text("") if self._over else self._foot(self._status))
         if self._notice:
@@ -122,6 +126,12 @@ class TableView:
         hidden = len(rows) - MOST_PARTITIONS
         more = [Text(f"and {hidden} more with less lag", style="dim")] if hidden > 0 else []
         return [Padding(table, (1, 0, 0, 0)), *more]
+
+    def _places(self, status: RunStatus) -> list[RenderableType]:
+        lines = show.place_lines(status)
+        more = [f"and {len(lines) - MOST_PLACES} executors more"] if len(lines) > MOST_PLACES else []
+        shown: list[RenderableType] = [self._text(line, "dim") for line in [*lines[:MOST_PLACES], *more]]
+        return [Padding(Group(*shown), (1, 0, 0, 0))] if shown else []
 
     def _foot(self, status: RunStatus) -> RenderableType:
         lost = sum(int(worker.get("epoch", 1)) - 1 for worker in status.workers)

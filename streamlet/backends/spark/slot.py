@@ -47,10 +47,30 @@ def run_slot(
             os.chdir(folder)  # relative paths mean what they mean to worker processes
     try:
         with channel.lines as lines, contextlib.redirect_stdout(lines):
-            status = serve(channel, file=str(Path(unpacked) / name), secret=secret)
+            file = str(Path(unpacked) / name)
+            status = serve(channel, file=file, secret=secret, host=socket.gethostname(), executor=executor_id())
     finally:
         hang_up(channel.sock)
     return status, f"ended with status {status}"
+
+
+def executor_id(first: int | None = None) -> str:
+    """Return the number of the executor above this process, or above ``first``.
+
+    "driver" of a local master; empty where the kernel does not say.
+    """
+    # Spark tells its Python workers everything but this. An executor is started with it, under every master.
+    pid = os.getppid() if first is None else first
+    found = ""
+    with contextlib.suppress(OSError, ValueError, IndexError):  # hidden from this user, or gone
+        while pid > 1:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+            if "--executor-id" in words:
+                return words[words.index("--executor-id") + 1]
+            if any(word.endswith("deploy.SparkSubmit") for word in words):
+                found = "driver"
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return found
 
 
 def hang_up(sock: socket.socket) -> None:

@@ -152,6 +152,9 @@ class WorkerPlan:
     code_folder: Text
     build: Text
     """Hash of streamlet's own files when the run began (``kept_code``); empty where they travel with the run."""
+    host: Text = ""
+    executor: Text = ""
+    """Where the worker is, on Spark; the slot fills them in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +224,9 @@ class Ready:
 
     address: Annotated[Sequence[Any], _address]
     pid: Natural
+    host: Text = ""
+    executor: Text = ""
+    """Where it is; empty on the coordinator's own machine."""
 
 
 @dataclass(frozen=True, slots=True)

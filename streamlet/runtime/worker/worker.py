@@ -332,7 +332,7 @@ class Worker:
         self.server = LinkServer(
             self._listen_address(), self.plan.secret, self.peering.check_hello, self.peering.add_secured, MAX_DATA_FRAME
         )
-        self.channel.send(messages.Ready(self.server.address, os.getpid()))
+        self.channel.send(messages.Ready(self.server.address, os.getpid(), self.plan.host, self.plan.executor))
 
     @property
     def _over_network(self) -> bool:

@@ -96,6 +96,16 @@ def test_a_call_that_hangs_is_a_metric_while_it_does(tmp_path: Path) -> None:
     assert value(path, "streamlet_hanging_seconds", **labels) is None
 
 
+def test_where_a_worker_is_is_a_label(tmp_path: Path) -> None:
+    path = tmp_path / "m.prom"
+    view = MetricsFile(path, Silent())
+    far = {"worker": 1, "epoch": 3, "state": "up", "pid": 7, "host": "node2", "executor": "4"}
+    view.on_status(RunStatus("running", 1.5, workers=({**far, "worker": 0, "host": None, "executor": None}, far)))
+    assert view._answered()
+    assert value(path, "streamlet_worker_epoch", worker="1", host="node2", executor="4") == 3
+    assert value(path, "streamlet_worker_epoch", worker="0", host="", executor="") == 3
+
+
 def test_a_metrics_file_that_cannot_be_written_any_more_costs_the_file_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from streamlet.backends.contract import RunRequest
 from streamlet.base.log_line import LogLine
 from streamlet.cli import show
-from streamlet.cli.table import MOST_PARTITIONS, TableView, fitting
+from streamlet.cli.table import MOST_PARTITIONS, MOST_PLACES, TableView, fitting
 from streamlet.model.topology import TopologySpec
 from tests.unit.cli.statuses import drawn, partitions, status
 
@@ -84,3 +84,22 @@ def test_a_killed_run_shows_the_cursor_again(capfd: pytest.CaptureFixture[str]) 
     view.on_status(status())
     view.killed(137)
     assert "\x1b[?25hKilled" in capfd.readouterr().out
+
+
+def test_workers_stand_below_their_executors() -> None:
+    """In the order of the workers; those on this machine are nowhere else."""
+    places = (("node2", "1"), ("node1", "0"), ("node2", "1"), ("node3", ""))
+    rows = tuple({"worker": n, "host": host, "executor": number} for n, (host, number) in enumerate(places))
+    said = ["executor 1 of node2: workers 0, 2", "executor 0 of node1: worker 1", "node3: worker 3"]
+    assert show.place_lines(status(workers=rows)) == said
+    text = drawn(80, status(workers=rows))
+    assert all(line in text for line in said)
+    here = status(workers=({"worker": 0, "host": None, "executor": None},))
+    assert show.place_lines(here) == []
+
+
+def test_of_many_executors_the_first_are_shown() -> None:
+    rows = tuple({"worker": n, "host": "node", "executor": str(n)} for n in range(MOST_PLACES + 3))
+    text = drawn(80, status(workers=rows))
+    assert f"executor {MOST_PLACES - 1} of" in text and f"executor {MOST_PLACES} of" not in text
+    assert "and 3 executors more" in text

@@ -115,6 +115,11 @@ def test_counts_are_right_and_workers_are_children_of_two_executors(session: Ses
     assert {daemons[above] for above in parents} == set(daemons.values())
     assert len(set(daemons.values())) == 2
     assert any("2 executors" in text for text in watcher.events)
+    places = [(row["host"], row["executor"]) for row in result.status.workers]
+    assert places in ([(socket.gethostname(), first), (socket.gethostname(), other)] for first, other in ("01", "10"))
+    for row in result.status.workers:
+        where = f"executor {row['executor']} of {row['host']}, process {row['pid']}."
+        assert any(text.endswith(f"worker {row['worker']} (epoch 1) is on {where}") for text in watcher.events)
     assert session.alive()
     assert session.context.statusTracker().getActiveJobsIds() == []
     assert archives(session) == []

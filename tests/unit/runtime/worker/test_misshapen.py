@@ -11,7 +11,7 @@ from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.worker.messages import FROM_WORKER, BadMessage, from_worker
 
 GOOD: list[dict[str, Any]] = [
-    {"t": "ready", "address": ["unix", "/tmp/x/w0.1", 0], "pid": 7},
+    {"t": "ready", "address": ["unix", "/tmp/x/w0.1", 0], "pid": 7, "host": "", "executor": ""},
     {"t": "initialized"},
     {"t": "linked", "version": 1 << 40},
     {
