@@ -69,7 +69,7 @@ def named_types(topology: TopologySpec, leaving: Sequence[StreamId], schemas: Ma
                 f"schemas= says that {sid} has {', '.join(schema.names)}, and the bolt declares {', '.join(fields)}."
             )
             continue
-        problems += _cannot_travel(f"schemas= of {sid}", schema)
+        problems += types_problems(f"schemas= of {sid}", schema)
         types[sid] = _numbered([schema[field].dataType for field in fields])
     if missing:
         problems.append(
@@ -108,7 +108,7 @@ def given_columns(plan: DataFramePlan, frames: Mapping[str, Any]) -> dict[Stream
             continue
         chosen = frame.select(*[col(_quoted(field)).alias(f"c{at}") for at, field in enumerate(fields)])
         named = StructType([frame.schema[field] for field in fields])
-        problems += _cannot_travel(f"The DataFrame for {sid}", named)
+        problems += types_problems(f"The DataFrame for {sid}", named)
         found[sid] = chosen, _numbered([field.dataType for field in named])
     if problems:
         raise BadInput("\n".join(problems))
@@ -120,7 +120,8 @@ def _quoted(field: str) -> str:
     return "`" + field.replace("`", "``") + "`"
 
 
-def _cannot_travel(what: str, schema: Any) -> Iterator[str]:
+def types_problems(what: str, schema: Any) -> Iterator[str]:
+    """Yield the columns whose type no tuple can hold."""
     for field in schema:
         wrong = _wrong_type(field.dataType)
         if wrong is not None:

@@ -1,0 +1,262 @@
+"""DataFrameSink: tuples are rows of Parquet files, and acked when their file is on the disk under its name.
+
+Everything runs on the worker's loop. The file of some thousand rows takes milliseconds; its fsync as long as the disk.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from streamlet.base.errors import BadInput, SettingError, StreamletError, refuse_all
+from streamlet.base.whole_file import write_whole
+from streamlet.bolts.dataframe.column_types import Column, missing_fields, parse_columns
+from streamlet.bolts.dataframe.roll import RollRule, rest_s
+from streamlet.bolts.dataframe.row_batches import RowBatches
+from streamlet.components.batch import Batch
+from streamlet.components.bolt import Bolt
+from streamlet.components.component import BoltPort
+from streamlet.components.context import TopologyContext
+from streamlet.model.spec import BOLT, ComponentSpec
+
+_NUMBERS = {"max_rows": int, "max_bytes": int, "max_age_s": float, "idle_s": float}
+
+
+class FileNotWritten(StreamletError):
+    """A file of rows could not be written; its tuples have failed."""
+
+
+class DataFrameSink(Bolt):
+    """Writes tuples as rows of Parquet files. A tuple is acked when the file with its row is there, whole.
+
+    Use :meth:`spec` in a topology::
+
+        out = DataFrameSink.spec(inputs=[hot], path="/shared/hot", schema="station string, celsius double")
+
+    ``spark.read.parquet(path)`` reads them at any time. At least once: a tuple that was replayed may stand in two.
+    """
+
+    auto_ack = False
+    auto_fail = False
+    timer_interval_s: ClassVar[float | None] = 0.1
+
+    def __init__(self, path: str, schema: str, **bounds: Any) -> None:
+        self._folder = Path(path)
+        self._columns: tuple[Column, ...] = parse_columns(schema)
+        self._rule = RollRule(**bounds)
+        self._batches: list[Batch] = []
+        """Those whose rows wait."""
+        self._rows: list[Any] = []
+        """Their rows, as record batches."""
+        self._count = self._bytes = 0
+        self._first_s = self._latest_s = 0.0
+        self._written = self._files = 0
+        self._failures = 0
+        """Files in a row that could not be written."""
+        self._rests_until_s: float | None = None
+
+    @classmethod
+    def spec(
+        cls,
+        name: str | None = None,
+        inputs: Any = None,
+        par: int | None = None,
+        config: Mapping[str, Any] | None = None,
+        outputs: Any = None,
+        *,
+        path: Any = None,
+        schema: Any = None,
+        format: str = "parquet",  # noqa: A002 - Spark's word
+        max_rows: int = 100_000,
+        max_bytes: int = 64 << 20,
+        max_age_s: float = 10.0,
+        idle_s: float = 1.0,
+    ) -> ComponentSpec:
+        """Return this bolt as a line of a topology. Raises SettingError.
+
+        ``schema``: the columns, each the name of a field, with Spark's types. A file ends with the first bound that is
+        reached: rows, bytes in memory, seconds since its first row, seconds since its latest.
+        """
+        if outputs:
+            raise SettingError(f"{cls.__name__}.spec: outputs is {outputs!r}, and this bolt emits nothing.")
+        if format != "parquet":
+            raise SettingError(f'{cls.__name__}.spec: format is {format!r}, and only "parquet" is written.')
+        bounds = {"max_rows": max_rows, "max_bytes": max_bytes, "max_age_s": max_age_s, "idle_s": idle_s}
+        kwargs = {"path": path, "schema": schema, **bounds}
+        refuse_all(_problems(cls.__name__, kwargs))
+        merged = {**cls.config, **(config or {})}
+        tasks = cls.par if par is None else par
+        return ComponentSpec(cls, BOLT, name=name, inputs=inputs, par=tasks, config=merged, kwargs=kwargs)
+
+    @classmethod
+    def override_keys(cls) -> frozenset[str]:
+        return frozenset({"path", *_NUMBERS})
+
+    @classmethod
+    def with_overrides(cls, kwargs: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+        changed = {**kwargs, **{key: _read(key, value) for key, value in overrides.items()}}
+        refuse_all(_problems(cls.__name__, changed))
+        return changed
+
+    @classmethod
+    def wiring_problems(
+        cls, kwargs: Mapping[str, Any], sources: Iterable[tuple[str, Sequence[str]]]
+    ) -> Iterable[tuple[str, str]]:
+        columns = parse_columns(kwargs["schema"])
+        for source, fields in sources:
+            yield from missing_fields(columns, source, tuple(fields))
+
+    # -- life -----------------------------------------------------------------------------------------------
+
+    def bind(self, port: BoltPort) -> None:
+        super().bind(port)
+        self._complain = port.complain
+        self._rest = port.rest
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        """Find the folder."""
+        self._now = context.clock.monotonic
+        self._check_time_out(conf["topology.message.timeout.secs"])
+        self._maker = RowBatches(self._columns, context.component_name)
+        # Unlike any other file's, of this run or another: nothing is ever written over.
+        self._name = f"part-{context.task_index:05d}-{context.topology_id}-{context.task_id}-{context.epoch}"
+        # Rule: no folder is made. On a machine that does not share it the rows would lie where nobody looks for them.
+        if not self._folder.is_dir():
+            raise BadInput(
+                f"{context.component_name} writes into {self._folder}, and on {socket.gethostname()} there is no such "
+                "folder. Make it first, where all workers reach it under this path: a local one where they are all on "
+                "one machine, else one of a shared file system. It is not made here, for on a machine that does not "
+                "share it the rows would be seen by nobody."
+            )
+
+    def _check_time_out(self, timeout_s: float) -> None:
+        if self._rule.max_age_s * 2 > timeout_s:
+            raise SettingError(
+                f"{self.component_name}: max_age_s is {self._rule.max_age_s:g}, and topology.message.timeout.secs is "
+                f"{timeout_s:g}: tuples are open until their file is written, and would time out and come again. Let "
+                "the time-out be twice max_age_s at least."
+            )
+
+    def cleanup(self) -> None:
+        """Write the rest. Raises FileNotWritten."""
+        # The drain has waited for tracked tuples; these are untracked, or the drain was cut short.
+        if self._count and (error := self._write()) is not None:
+            raise error
+
+    # -- tuples ---------------------------------------------------------------------------------------------
+
+    def process_batch(self, batch: Batch) -> None:
+        """Add the rows of a batch to the next file."""
+        rows, refused = self._maker.of(batch)
+        for at, error in refused.items():
+            self.fail(batch.tuples[at], error)
+            self._complain(error, batch.tuples[at])
+        now = self._now()
+        if not self._batches:
+            self._first_s = now
+        self._latest_s = now
+        self._batches.append(batch)
+        self._rows.append(rows)
+        self._count += rows.num_rows
+        self._bytes += rows.nbytes
+        if not rows.num_rows:
+            self._settle_empty(batch)
+        self._roll(now)
+
+    def _settle_empty(self, batch: Batch) -> None:
+        """Let go of a batch none of whose tuples fits."""
+        self._batches.pop()
+        self._rows.pop()
+        self.ack(batch)
+
+    def on_timer(self) -> None:
+        """Write rows that are old enough; take tuples again after a failure."""
+        now = self._now()
+        if self._rests_until_s is not None and now >= self._rests_until_s:
+            self._rests_until_s = None
+            self._rest(False)
+        self._roll(now)
+        self.report_metric("rows_waiting", self._count)
+        self.report_metric("rows_written", self._written)
+        self.report_metric("files_written", self._files)
+
+    def _roll(self, now: float) -> None:
+        if self._rule.due(self._count, self._bytes, self._first_s, self._latest_s, now):
+            error = self._write()
+            if error is not None:
+                self._complain(error, None)
+
+    def _write(self) -> FileNotWritten | None:
+        """Write the rows that wait as a file; ack their tuples, or fail them and return why."""
+        batches, rows, count = self._batches, self._rows, self._count
+        self._batches, self._rows, self._count, self._bytes = [], [], 0, 0
+        table = self._maker.arrow.Table.from_batches(rows, self._maker.schema)
+        path = self._folder / f"{self._name}-{self._files:06d}.parquet"
+        try:
+            write_whole(path, lambda file: self._maker.parquet.write_table(table, file))
+        except (OSError, self._maker.arrow.ArrowException) as error:
+            return self._not_written(error, batches, count)
+        self._failures = 0
+        self._files += 1
+        self._written += count
+        # Rule: only now. A tuple that is acked before its file has its name on the disk is lost with the worker.
+        for batch in batches:
+            self.ack(batch)
+        return None
+
+    def _not_written(self, error: Exception, batches: Sequence[Batch], count: int) -> FileNotWritten:
+        self._failures += 1
+        wait_s = rest_s(self._failures)
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        untracked = sum(batch.roots.count(0) for batch in batches)
+        lost = f" {untracked} of the tuples are not tracked: nobody sends them again." if untracked else ""
+        told = FileNotWritten(
+            f"{self.component_name} could not write a file of {count} rows into {self._folder} on "
+            f"{socket.gethostname()}: {why.rstrip('.')}. Nothing of it is left there. Their tuples have failed, and "
+            f"come again from their spouts; none is taken for {wait_s:g} s.{lost} Make room, or see to the folder's "
+            "permissions."
+        )
+        # Rule: rest. Without it tuples would come and fail as fast as their spout sends them, and reach its limit of
+        # tries while the disk is full.
+        self._rests_until_s = self._now() + wait_s
+        self._rest(True)
+        for batch in batches:
+            self.fail(batch, told)
+        return told
+
+
+def _read(key: str, value: Any) -> Any:
+    kind = _NUMBERS.get(key)
+    if kind is None or not isinstance(value, str):
+        return value
+    try:
+        return kind(value)
+    except ValueError:
+        return value  # refused below, with the others
+
+
+def _problems(sink: str, kwargs: Mapping[str, Any]) -> list[str]:
+    path, schema = kwargs["path"], kwargs["schema"]
+    problems = []
+    if not isinstance(path, str) or not path or "://" in path:
+        problems.append(
+            f"{sink}: path is {path!r:.100}. It is a folder, by its path, that all workers reach: "
+            '"/shared/averages". Stores behind a URL (hdfs://, s3a://) are not written to.'
+        )
+    try:
+        if not isinstance(schema, str):
+            raise ValueError("it must be a string")
+        parse_columns(schema)
+    except ValueError as error:
+        problems.append(
+            f'{sink}: schema is {schema!r:.100}: {error}. Give the columns with their types: "station string, celsius '
+            'double".'
+        )
+    for key, kind in _NUMBERS.items():
+        value = kwargs[key]
+        number = isinstance(value, (int, kind)) and not isinstance(value, bool)
+        if not number or not value > 0:
+            problems.append(f"{sink}: {key} is {value!r}: give a number above 0.")
+    return problems

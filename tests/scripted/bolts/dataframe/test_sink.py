@@ -1,0 +1,148 @@
+"""DataFrameSink: what is acked is in a file, what cannot be written fails with the reason, and nothing is half there."""
+
+from __future__ import annotations
+
+import errno
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamlet import BadInput, SettingError
+from streamlet.bolts.dataframe import DataFrameSink, sink
+from streamlet.model.spec import ComponentSpec
+from streamlet.testing import BoltTester
+
+pytest.importorskip("pyarrow")
+from pyarrow import parquet
+
+FIELDS = {"readings": ("station", "celsius")}
+
+
+def made(path: Path, **more: Any) -> ComponentSpec:
+    return DataFrameSink.spec(name="out", path=str(path), schema="station string, celsius double", **more)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+def rows(folder: Path) -> list[list[Any]]:
+    found = parquet.read_table(folder).to_pylist()
+    return [[row["station"], row["celsius"]] for row in found]
+
+
+def test_a_tuple_is_acked_when_its_file_is_there_and_not_before(tmp_path: Path) -> None:
+    with BoltTester(made(tmp_path), sources=FIELDS) as tester:
+        tester.give(["a", 1.5], ["b", None])
+        assert not files(tmp_path) and not tester.acked
+        tester.advance(0.5)
+        tester.give(["c", -1.0])
+        tester.advance(0.8)
+        assert not files(tmp_path), "it is idle for 0.8 s only"
+        tester.advance(0.4)
+        assert rows(tmp_path) == [["a", 1.5], ["b", None], ["c", -1.0]] == tester.acked
+        assert tester.metrics["files_written"] == 1 and tester.metrics["rows_written"] == 3
+
+
+def test_a_file_ends_by_rows_and_by_age(tmp_path: Path) -> None:
+    with BoltTester(made(tmp_path, max_rows=2, max_age_s=2.0), sources=FIELDS) as tester:
+        tester.give(["a", 1.0], ["b", 2.0])
+        assert len(tester.acked) == 2
+        assert len(files(tmp_path)) == 1
+    with BoltTester(made(tmp_path, max_age_s=2.0), sources=FIELDS) as tester:
+        for row in (["c", 3.0], ["d", 4.0], ["e", 5.0]):
+            assert not tester.acked
+            tester.give(row)
+            tester.advance(0.8)
+        assert len(tester.acked) == 3, "none waits longer for those that come after it"
+
+
+def test_a_tuple_that_does_not_fit_fails_alone_and_says_why(tmp_path: Path) -> None:
+    with BoltTester(made(tmp_path), sources=FIELDS, raise_errors=False) as tester:
+        tester.give(["a", 1.0], [7, 2.0], ["c", "warm"], ["d", 4])
+        assert tester.failed == [[7, 2.0], ["c", "warm"]]
+        told = [str(raised.error) for raised in tester.errors]
+        assert "its field 'station' is 7, and the column is string" in told[0]
+        assert "its field 'celsius' is 'warm'" in told[1]
+        tester.give([8, 8.0])
+        tester.advance(1.2)
+        assert rows(tmp_path) == [["a", 1.0], ["d", 4.0]] == tester.acked
+        assert len(tester.failed) == 3
+
+
+def test_on_a_full_disk_tuples_fail_none_is_taken_for_a_while_and_then_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, write: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with BoltTester(made(tmp_path, max_rows=2), sources=FIELDS, raise_errors=False) as tester:
+        with monkeypatch.context() as patched:
+            patched.setattr(sink, "write_whole", full)
+            tester.give(["a", 1.0], ["b", 2.0])
+        assert tester.failed == [["a", 1.0], ["b", 2.0]] and not tester.acked
+        (raised,) = tester.errors
+        assert "out could not write a file of 2 rows" in str(raised.error)
+        assert "No space left on device. Nothing of it is left there." in str(raised.error)
+        tester.give(["a", 1.0], ["b", 2.0])
+        assert not files(tmp_path), "it rests"
+        tester.advance(1.2)
+        assert rows(tmp_path) == [["a", 1.0], ["b", 2.0]] == tester.acked
+        assert len(tester.errors) == 1
+
+
+def test_a_stop_writes_the_rest(tmp_path: Path) -> None:
+    tester = BoltTester(made(tmp_path), sources=FIELDS)
+    tester.give(["a", 1.0])
+    tester.close()
+    assert rows(tmp_path) == [["a", 1.0]]
+
+
+def test_times_and_lists_are_what_they_were(tmp_path: Path) -> None:
+    at = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    spec = DataFrameSink.spec(path=str(tmp_path), schema="at timestamp, parts array<bigint>, raw binary")
+    with BoltTester(spec, sources={"source": ("raw", "parts", "at")}) as tester:
+        tester.give([b"x", [1, 2], at])
+    (row,) = parquet.read_table(tmp_path).to_pylist()
+    assert row == {"at": at, "parts": [1, 2], "raw": b"x"}
+
+
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    """On another machine its rows would be seen by nobody."""
+    with pytest.raises(BadInput, match="there is no such folder. Make it first, where all workers reach it"):
+        BoltTester(made(tmp_path / "away"), sources=FIELDS)
+    assert not files(tmp_path)
+
+
+def test_tuples_may_not_be_open_for_longer_than_the_time_out(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="max_age_s is 20, and topology.message.timeout.secs is 30"):
+        BoltTester(made(tmp_path, max_age_s=20.0), sources=FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"path": None}, "path is None"),
+        ({"path": "s3a://bucket/out"}, "Stores behind a URL"),
+        ({"schema": None}, "schema is None: it must be a string"),
+        ({"schema": "n decimal"}, "has the type 'decimal'"),
+        ({"format": "csv"}, "format is 'csv'"),
+        ({"max_rows": 0}, "max_rows is 0: give a number above 0"),
+        ({"idle_s": "soon"}, "idle_s is 'soon'"),
+        ({"outputs": ["n"]}, "this bolt emits nothing"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingError) as refused:
+        DataFrameSink.spec(**{"path": "/out", "schema": "n bigint", **given})
+    assert said in str(refused.value)
+
+
+def test_bounds_and_folder_may_be_given_for_a_run() -> None:
+    kwargs = made(Path("/out")).kwargs
+    changed = DataFrameSink.with_overrides(kwargs, {"path": "/elsewhere", "max_rows": "10", "idle_s": "0.5"})
+    assert (changed["path"], changed["max_rows"], changed["idle_s"]) == ("/elsewhere", 10, 0.5)
+    with pytest.raises(SettingError, match="max_rows is 'ten'"):
+        DataFrameSink.with_overrides(kwargs, {"max_rows": "ten"})
