@@ -33,7 +33,7 @@ _ARRAY = re.compile(r"array\s*<\s*(.+?)\s*>", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SinkColumn:
     """A column: ``base`` is the type within so many lists."""
 
     name: str
@@ -48,7 +48,7 @@ class Column:
         return kind
 
 
-def parse_columns(text: str) -> tuple[Column, ...]:
+def parse_columns(text: str) -> tuple[SinkColumn, ...]:
     """Return the columns of a schema. Raises ValueError with the reason."""
     columns = tuple(_column(part) for part in _PART.findall(f"{text},"))
     names = [column.name for column in columns]
@@ -57,7 +57,7 @@ def parse_columns(text: str) -> tuple[Column, ...]:
     return columns
 
 
-def _column(text: str) -> Column:
+def _column(text: str) -> SinkColumn:
     found = _COLUMN.fullmatch(text)
     if found is None:
         raise ValueError(f'{text.strip()!r} cannot be read as a column, which is a name and a type: "station string"')
@@ -67,10 +67,10 @@ def _column(text: str) -> Column:
     base = kind.lower()
     if base != "timestamp" and base not in PLAIN:
         raise ValueError(f"the column {name!r} has the type {kind!r}. Known are {KNOWN}")
-    return Column(name, base, lists)
+    return SinkColumn(name, base, lists)
 
 
-def missing_fields(columns: tuple[Column, ...], source: str, fields: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def missing_fields(columns: tuple[SinkColumn, ...], source: str, fields: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield (problem, remedy) where a stream lacks a column."""
     for column in columns:
         if column.name not in fields:

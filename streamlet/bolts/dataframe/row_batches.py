@@ -7,7 +7,7 @@ from typing import Any
 
 from streamlet.base.arrow import parquet_for
 from streamlet.base.errors import StreamletError
-from streamlet.bolts.dataframe.column_types import Column
+from streamlet.bolts.dataframe.column_types import SinkColumn
 from streamlet.components.batch import Batch
 
 
@@ -18,7 +18,7 @@ class RowRefused(StreamletError):
 class RowBatches:
     """Makes record batches of one schema."""
 
-    def __init__(self, columns: Sequence[Column], component: str) -> None:
+    def __init__(self, columns: Sequence[SinkColumn], component: str) -> None:
         self.arrow, self.parquet = parquet_for(component)
         self._component = component
         self._types = [(column.name, column.arrow_type(self.arrow)) for column in columns]

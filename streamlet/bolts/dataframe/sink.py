@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from streamlet.base.errors import BadInput, SettingError, StreamletError, refuse_all
 from streamlet.base.whole_file import write_whole
-from streamlet.bolts.dataframe.column_types import Column, missing_fields, parse_columns
+from streamlet.bolts.dataframe.column_types import SinkColumn, missing_fields, parse_columns
 from streamlet.bolts.dataframe.roll import RollRule, rest_s
 from streamlet.bolts.dataframe.row_batches import RowBatches
 from streamlet.components.batch import Batch
@@ -44,7 +44,7 @@ class DataFrameSink(Bolt):
 
     def __init__(self, path: str, schema: str, **bounds: Any) -> None:
         self._folder = Path(path)
-        self._columns: tuple[Column, ...] = parse_columns(schema)
+        self._columns: tuple[SinkColumn, ...] = parse_columns(schema)
         self._rule = RollRule(**bounds)
         self._batches: list[Batch] = []
         """Those whose rows wait."""
@@ -61,9 +61,9 @@ class DataFrameSink(Bolt):
     def spec(
         cls,
         name: str | None = None,
-        inputs: Any = None,
+        inputs: Sequence[Any] | Mapping[Any, Any] | None = None,
         par: int | None = None,
-        config: Mapping[str, Any] | None = None,
+        config: Any = None,
         outputs: Any = None,
         *,
         path: Any = None,

@@ -1,4 +1,4 @@
-"""DataFrameSink: what is acked is in a file, what cannot be written fails with the reason, and nothing is half there."""
+"""DataFrameSink: what is acked is in a file, what cannot be written fails with the reason, no file is half there."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 
 from streamlet import BadInput, SettingError
 from streamlet.bolts.dataframe import DataFrameSink, sink
 from streamlet.model.spec import ComponentSpec
 from streamlet.testing import BoltTester
-
-pytest.importorskip("pyarrow")
-from pyarrow import parquet
 
 FIELDS = {"readings": ("station", "celsius")}
 
@@ -111,13 +109,13 @@ def test_times_and_lists_are_what_they_were(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     """On another machine its rows would be seen by nobody."""
-    with pytest.raises(BadInput, match="there is no such folder. Make it first, where all workers reach it"):
+    with pytest.raises(BadInput, match=r"there is no such folder\. Make it first, where all workers reach it"):
         BoltTester(made(tmp_path / "away"), sources=FIELDS)
     assert not files(tmp_path)
 
 
 def test_tuples_may_not_be_open_for_longer_than_the_time_out(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="max_age_s is 20, and topology.message.timeout.secs is 30"):
+    with pytest.raises(SettingError, match=r"max_age_s is 20, and topology\.message\.timeout\.secs is 30"):
         BoltTester(made(tmp_path, max_age_s=20.0), sources=FIELDS)
 
 
@@ -134,7 +132,7 @@ def test_tuples_may_not_be_open_for_longer_than_the_time_out(tmp_path: Path) -> 
         ({"outputs": ["n"]}, "this bolt emits nothing"),
     ],
 )
-def test_wrong_arguments_are_refused_by_name(given: dict[str, Any], said: str) -> None:
+def test_wrong_arguments_of_a_sink_are_refused_by_name(given: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingError) as refused:
         DataFrameSink.spec(**{"path": "/out", "schema": "n bigint", **given})
     assert said in str(refused.value)

@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from streamlet import BadInput, Bolt, RunResult, SettingError, StreamletError, Topology
 from streamlet.spouts.dataframe import DataFrameSpout
 from streamlet.spouts.dataframe.parts import MANIFEST, manifest_text
-
-pyarrow = pytest.importorskip("pyarrow")
-from pyarrow import parquet
 
 ROWS = 3000
 """Rows of a part: more than are made into values at once."""
@@ -214,7 +213,7 @@ class Frame:
         ({"path": "hdfs://node1/parts"}, "no hdfs client is used"),
     ],
 )
-def test_wrong_arguments_are_refused_by_name(given: dict[str, Any], said: str) -> None:
+def test_what_no_dataframe_spout_can_have_is_refused_by_name(given: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingError) as wrong:
         DataFrameSpout.spec(**{"outputs": ["n"], **given})
     assert said in str(wrong.value)

@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from streamlet.bolts.dataframe.column_types import Column, missing_fields, parse_columns
+from streamlet.bolts.dataframe.column_types import SinkColumn, missing_fields, parse_columns
 
 
 def test_columns_are_written_as_spark_writes_them() -> None:
-    assert parse_columns("station string, n BIGINT,celsius: double, `a, ``b`` c` ARRAY<array< int >>, at timestamp") == (
-        Column("station", "string"),
-        Column("n", "bigint"),
-        Column("celsius", "double"),
-        Column("a, `b` c", "int", 2),
-        Column("at", "timestamp"),
+    assert parse_columns(
+        "station string, n BIGINT,celsius: double, `a, ``b`` c` ARRAY<array< int >>, at timestamp"
+    ) == (
+        SinkColumn("station", "string"),
+        SinkColumn("n", "bigint"),
+        SinkColumn("celsius", "double"),
+        SinkColumn("a, `b` c", "int", 2),
+        SinkColumn("at", "timestamp"),
     )
 
 
@@ -27,7 +29,7 @@ def test_columns_are_written_as_spark_writes_them() -> None:
     ],
 )
 def test_a_schema_that_cannot_be_read_is_refused_with_the_reason(text: str, said: str) -> None:
-    with pytest.raises(ValueError) as refused:  # noqa: PT011
+    with pytest.raises(ValueError) as refused:
         parse_columns(text)
     assert said in str(refused.value)
 
