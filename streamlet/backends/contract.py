@@ -85,6 +85,8 @@ class RunStatus:
     components: tuple[ComponentStatus, ...] = ()
     partitions: tuple[Mapping[str, Any], ...] = ()
     pending: int = 0
+    paused: tuple[str, ...] = ()
+    """What emits nothing because somebody asked for it: ``lines``, ``lines clicks``, ``lines clicks/3``."""
     workers: tuple[Mapping[str, Any], ...] = ()
     hanging: tuple[Mapping[str, Any], ...] = ()
     """Calls that take longer than ``streamlet.task.hang.secs``: worker, component, task, call, seconds, tuple."""

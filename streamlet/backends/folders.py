@@ -30,6 +30,12 @@ def spark_folder() -> Path:
     return _make_folder("slt-spark-")
 
 
+def living_folders() -> list[Path]:
+    """Return the folders of this user's living runs."""
+    with os.scandir(tempfile.gettempdir()) as entries:
+        return [Path(entry.path) for entry in entries if _owner_lives(entry) is True]
+
+
 def recreate_if_swept(folder: Path) -> bool:
     """Make a swept folder again; tell whether it was swept. Raises OSError."""
     # Those who sweep temporary files (a system after ten days, a person who needs room) do not know that a run lives.
@@ -72,22 +78,25 @@ def _remove_dead(places: set[str]) -> None:
         except OSError:
             continue
         for entry in entries:
-            if _is_dead(entry):
+            if _owner_lives(entry) is False:
                 shutil.rmtree(entry.path, ignore_errors=True)  # another run may be removing it, too
 
 
-def _is_dead(entry: os.DirEntry[str]) -> bool:
+def _owner_lives(entry: os.DirEntry[str]) -> bool | None:
+    """Tell whether the process lives that made a folder of ours; None: it is no such folder."""
     named = _NAME.fullmatch(entry.name)
     if named is None:
-        return False
+        return None
     try:
         if not entry.is_dir(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_uid != os.geteuid():
-            return False
+            return None
     except OSError:
-        return False
+        return None
     pid, started, namespace = map(int, named.groups()[:3])
     # The processes of another container or machine are not to be seen from here.
-    return (namespace, named[4]) == (_namespace(), _boot()) and start_ticks(pid) != started
+    if (namespace, named[4]) != (_namespace(), _boot()):
+        return None
+    return start_ticks(pid) == started
 
 
 def _namespace() -> int:

@@ -8,6 +8,7 @@ to be, is left to a Launcher: worker processes on this machine, or slots on Spar
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import mmap
 import os
@@ -20,6 +21,8 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from streamlet.backends import run_commands
+from streamlet.backends.command_listener import CommandListener
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.folders import recreate_if_swept, run_folder
 from streamlet.backends.kernel_records import Memory, killed_for_memory, memory, processor
@@ -27,6 +30,7 @@ from streamlet.backends.outcome import MOST_ERRORS, NOBODY_SENDS, RunFailed, che
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import EXIT_FAILED, BadInput, StreamletError
 from streamlet.base.log_line import RUN, LogLine
+from streamlet.model.paused import PausedPart
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
 from streamlet.runtime.supervision import instructions
@@ -148,6 +152,9 @@ class RunCoordinator:
         """Worker -> the last two looks at its process's memory. The last may be one at a process being killed."""
         self._broken_links: list[tuple[float, int, int, messages.LinkLost]] = []
         """(when to act on it, worker, epoch, report), in this order."""
+        self.paused: list[PausedPart] = []
+        """What somebody asked to emit nothing."""
+        self._commands: CommandListener | None = None
 
     def _make_supervisor(self) -> Supervisor:
         conf, workers = self.request.conf, self.request.workers
@@ -176,6 +183,7 @@ class RunCoordinator:
         self.launcher = launcher
         self.started = self.clock.monotonic()
         try:
+            self._listen_for_commands()
             self._do(self.supervisor.begin(self.awake.monotonic()))
             self._watch()
             self._wait_for_closing()
@@ -215,6 +223,8 @@ class RunCoordinator:
             if (now := self.clock.monotonic()) >= show_at:
                 for worker in self.pids:
                     self._note_memory(worker)
+                if self._commands is not None:
+                    self._commands.keep_card()
                 show_at = next_multiple(now, STATUS_S) + STATUS_AFTER_S
                 self.observer.on_status(self._status())
 
@@ -273,6 +283,8 @@ class RunCoordinator:
         for channel in [*(held for _, held in self.channels.values()), *(adopted[2] for adopted in self._adopted)]:
             channel.close()
         self.launcher.close()
+        if self._commands is not None:
+            self._commands.close()
         self._selector.close()
         os.close(self._wake_read)
         wake, self._wake_write = self._wake_write, -1  # its number may be another file's soon, and slots still dial
@@ -288,18 +300,26 @@ class RunCoordinator:
         # are atomic. The byte in the pipe ends the coordinator's sleep.
         self._adopted.append((worker, epoch, channel))
         try:
-            os.write(self._wake_write, b"\0")
-        except BlockingIOError:
-            pass  # a full pipe wakes as well
+            self._wake()
         except OSError:
             channel.close()  # the run is over
+
+    def _wake(self) -> None:
+        """End the coordinator's sleep. Any thread. Raises OSError when the run is over."""
+        with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
+            os.write(self._wake_write, b"\0")
 
     def _read(self) -> None:
         for key, _ in self._selector.select(STEP_S):
             if key.data is None:
                 os.read(self._wake_read, 4096)
+            elif isinstance(key.data, CommandListener):
+                key.data.serve()
             else:
                 self._receive(*key.data)
+        if self._commands is not None:
+            for command, answer in self._commands.waiting():
+                answer.set_result(self._obey(command))
         while self._adopted:
             self._register_channel(*self._adopted.pop(0))
         for _, channel in list(self.channels.values()):
@@ -317,6 +337,8 @@ class RunCoordinator:
         self._selector.register(channel, selectors.EVENT_READ, (worker, epoch, channel))
         with contextlib.suppress(ChannelClosed):  # its end is read like any other
             channel.send(self._plan_for(worker, epoch))
+            if self.paused:
+                channel.send(messages.Paused(self.paused))
 
     def _keep_code(self) -> Code:
         """Copy the code of the run beside its other files. Raises BadInput where there is no room."""
@@ -603,6 +625,51 @@ class RunCoordinator:
     def _component_of(self, task_id: int) -> str:
         return self.plan.tasks[task_id - 1].component
 
+    # -- commands ----------------------------------------------------------------------------------------------
+
+    def _listen_for_commands(self) -> None:
+        about = {
+            "topology": self.request.topology.name,
+            "file": str(self.request.file),
+            "backend": "processes" if self.launcher.listen[0] == "unix" else "spark",
+            "workers": self.request.workers,
+            "pid": os.getpid(),
+            "started_s": time.time(),
+        }
+        try:
+            self._commands = CommandListener(self.directory, self.run_id, about, self._wake)
+        except OSError as error:  # no descriptor, no room: the run does without
+            logger.debug("the run takes no commands: %s", error)
+            return
+        self._selector.register(self._commands, selectors.EVENT_READ, self._commands)
+
+    def _obey(self, command: run_commands.Command) -> run_commands.RunAnswer:
+        """Do what a command says, or refuse it."""
+        match command:
+            case run_commands.ShowRun():
+                return run_commands.RunAnswer(content=dataclasses.asdict(self._status()))
+            case run_commands.StopRun():
+                self.stop.ask()
+                return run_commands.RunAnswer(content={"drain_s": self.supervisor.drain_limit_s})
+            case run_commands.PauseParts() | run_commands.ResumeParts():
+                return self._pause_parts(command)
+
+    def _pause_parts(self, command: run_commands.PauseParts | run_commands.ResumeParts) -> run_commands.RunAnswer:
+        if self.supervisor.ending is not None:
+            return run_commands.RunAnswer("The run is ending: nothing new begins.")
+        spouts = [component.name for component in self.plan.topology.components if component.kind == SPOUT]
+        read = {(row.get("topic"), row.get("partition")) for rows in self.partitions.values() for row in rows}
+        try:
+            paused = run_commands.paused_after(command, self.paused, spouts, read)
+        except run_commands.BadCommand as error:
+            return run_commands.RunAnswer(str(error))
+        if paused != self.paused:
+            self.paused = paused
+            # All that is paused, each time: a worker that starts later is told the same, and nothing depends on order.
+            self._broadcast(messages.Paused(paused))
+            self._say("warning", f"By a command, paused now: {', '.join(map(str, paused)) or 'nothing'}.", None, 0)
+        return run_commands.RunAnswer(content={"paused": [str(one) for one in paused]})
+
     # -- the status that observers see -------------------------------------------------------------------------
 
     def _status(self, state: str | None = None) -> RunStatus:
@@ -620,6 +687,7 @@ class RunCoordinator:
             elapsed_s=self.clock.monotonic() - self.started,
             components=tuple(ComponentStatus(**row) for row in rows),
             partitions=tuple(row for rows in self.partitions.values() for row in rows),
+            paused=tuple(map(str, self.paused)),
             pending=sum(beat.unfinished if state else beat.pending for beat in self.beats.values()),
             workers=tuple(
                 {

@@ -15,6 +15,7 @@ from streamlet.cli.output import forgive, give_up_output, name_output_errors, op
 
 COMMANDS = {
     "run": ("streamlet.cli.run:run", "Run a topology until it has caught up, its time is over, or Ctrl-C."),
+    "runs": ("streamlet.cli.runs:runs", "List living runs; show, stop, pause and resume one."),
     "check": ("streamlet.cli.check:check", "Say everything that is wrong with a topology, without running it."),
     "graph": ("streamlet.cli.graph:graph", "Draw a topology as text, DOT or Mermaid."),
     "offsets": ("streamlet.cli.offsets:offsets", "Show and change where KafkaSpouts go on."),

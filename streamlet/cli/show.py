@@ -12,7 +12,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -324,7 +324,7 @@ def status_line(status: RunStatus) -> str:
         text = f"{row.name} {count(row.emitted if row.kind == SPOUT else row.executed)}"
         parts.append(text + (f" ({count(row.failed)} failed)" if row.failed else ""))
     parts.append(f"open {count(status.pending)}")
-    parts += hanging_lines(status)
+    parts += [*hanging_lines(status), *paused_line(status)]
     lags = [row["lag"] for row in status.partitions if isinstance(row.get("lag"), int)]
     if lags:
         parts.append(f"lag {count(sum(lags))}")
@@ -423,6 +423,11 @@ def place_lines(status: RunStatus) -> list[str]:
     ]
 
 
+def paused_line(status: RunStatus) -> list[str]:
+    """Return ``paused by a command: lines``, or nothing."""
+    return [f"paused by a command: {', '.join(status.paused)}"] if status.paused else []
+
+
 def partition_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a partition's row as text for PARTITION_COLUMNS."""
     where = f"{row.get('topic', '')}/{row.get('partition', '?')}"
@@ -439,17 +444,18 @@ def in_order(partitions: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]
 def component_lines(status: RunStatus, rates: Mapping[str, float]) -> Iterator[str]:
     """Yield the table of components as aligned text."""
     if status.components:
-        yield from _aligned(component_table(status, rates))
+        yield from aligned(component_table(status, rates))
         yield from metric_lines(status)
 
 
 def partition_lines(partitions: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
     """Yield the table of partitions as aligned text."""
     if partitions:
-        yield from _aligned([PARTITION_COLUMNS, *(partition_cells(row) for row in in_order(partitions))])
+        yield from aligned([PARTITION_COLUMNS, *(partition_cells(row) for row in in_order(partitions))])
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:
+def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Yield a table as text: its first row is the heads."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         first, *rest = zip(row, widths, strict=True)

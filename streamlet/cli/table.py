@@ -100,7 +100,8 @@ class TableView:
         if self._status is not None:
             parts += [self._components(self._status), *self._partitions(self._status)]
             parts += self._places(self._status)
-            parts += [self._text(line, "yellow") for line in show.hanging_lines(self._status)]
+            said = [*show.hanging_lines(self._status), *show.paused_line(self._status)]
+            parts += [self._text(line, "yellow") for line in said]
             parts.append(Text("") if self._over else self._foot(self._status))
         if self._notice:
             parts.append(Text(self._notice, style="yellow"))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 from streamlet.components.component import Component, TaskPort, not_running
+from streamlet.model.paused import PausedPart
 from streamlet.model.spec import SPOUT, ComponentSpec
 
 
@@ -191,7 +192,19 @@ class Spout(Component):
         """Begin: tuples may flow from now on."""
 
     def deactivate(self) -> None:
-        """Rest: no ``next_tuple`` until ``activate``; acks and fails still come."""
+        """Rest: no ``next_tuple`` until ``activate``; acks and fails still come.
+
+        At ``streamlet runs pause``, and at the end of a run.
+        """
+
+    def pause_parts(self, parts: Sequence[PausedPart]) -> None:
+        """Emit nothing of these parts, and all others; also for a retry.
+
+        Each call names all of them. For a spout that reads partitions (``partition_status``).
+        """
+
+    def begin_close(self) -> None:
+        """Begin to let go, after a clean end: called on all spouts of a worker before the first ``close``."""
 
     def close(self) -> None:
         """Release connections, within a second or two; the last call, clean stop or not."""

@@ -27,7 +27,7 @@ from tests.docs.pages import ROOT
 PAGE = (ROOT / "docs" / "reference" / "reference.md").read_text(encoding="utf-8")
 
 
-GROUPS = {"dev", "dlq", "offsets"}
+GROUPS = {"dev", "dlq", "offsets", "runs"}
 
 
 def section(title: str) -> str:
@@ -77,7 +77,7 @@ def test_dev_has_exactly_the_commands_and_options_of_its_table() -> None:
     assert {words[0] for words in written} == set(dev.commands)
 
 
-@pytest.mark.parametrize("name", ["offsets", "dlq"])
+@pytest.mark.parametrize("name", ["offsets", "dlq", "runs"])
 def test_a_group_has_exactly_the_commands_and_options_of_its_tables(name: str) -> None:
     """Its second table has the options, each with the commands that take it."""
     group = dict(own_commands())[name]

@@ -103,6 +103,8 @@ class SpoutTask:
         self.too_large = 0
         """Untracked tuples that no frame could hold."""
         self.active = False
+        self.paused = False
+        """Whether somebody asked that it emits nothing: see ``WorkerLoop.pause_parts``."""
         self._emits_asked = 0
         self._most_emits = 0
         """Emits after which the present turn ends."""

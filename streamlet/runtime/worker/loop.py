@@ -18,13 +18,14 @@ import logging
 import os
 import selectors
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
 
 from streamlet.base.errors import BadEmit, StreamletError, ValueCannotTravel, hurts_one_tuple, text_of
 from streamlet.components.bolt import Bolt
+from streamlet.model.paused import PausedPart
 from streamlet.model.plan import TICK_PERIOD, Plan
 from streamlet.runtime.links.links import Departures, Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
@@ -259,15 +260,31 @@ class WorkerLoop:
         self.paused.discard(reason)
         if not self.paused:
             for spout in self.spouts.values():
-                spout.active = True
+                spout.active = not spout.paused
 
     def activate(self) -> None:
         """Let the first tuples flow."""
         for spout in self.spouts.values():
-            self.ledgers.guard(spout, "activate", spout.spout.activate)
+            if not spout.paused:
+                self.ledgers.guard(spout, "activate", spout.spout.activate)
         self.resume("starting")
         for live in self.tasks.values():
             self._collect(live)  # what a bolt emitted in `initialize`
+
+    def pause_parts(self, parts: Sequence[PausedPart]) -> None:
+        """Let these parts of spouts emit nothing, and all others go on: somebody asked for it."""
+        for spout in self.spouts.values():
+            mine = [part for part in parts if part.spout == self._component_of(spout.task_id)]
+            # Part by part first: a spout that goes on must know by then what of it does not.
+            self.ledgers.guard(spout, "pause_parts", partial(spout.spout.pause_parts, mine))
+            whole = any(not part.topic for part in mine)
+            if whole == spout.paused:
+                continue
+            spout.paused = whole
+            spout.active = not (whole or self.paused)
+            if self.activated:
+                name = "deactivate" if whole else "activate"
+                self.ledgers.guard(spout, name, getattr(spout.spout, name))
 
     @property
     def quiet_steps(self) -> int:
@@ -339,12 +356,11 @@ class WorkerLoop:
             vars(live.component).update(emit=_emit_after_close, emit_many=_emit_after_close)
             acts += [(live.plan.task_id, "cleanup", live.component.cleanup)] if clean else []
         self._refuse_calls(object, "after the run had closed. It was not taken.")
-        spouts = [
-            (live.plan.task_id, live.run.spout) for live in self.tasks.values() if isinstance(live.run, SpoutTask)
-        ]
-        # All spouts are deactivated before the first one closes: what they begin to give up there goes side by side.
-        acts += [(task, "deactivate", spout.deactivate) for task, spout in spouts if clean]
-        acts += [(task, "close", spout.close) for task, spout in spouts]
+        spouts = [(live.plan.task_id, live.run) for live in self.tasks.values() if isinstance(live.run, SpoutTask)]
+        # All spouts begin to close before the first one is closed: what they give up goes side by side.
+        acts += [(task, "deactivate", run.spout.deactivate) for task, run in spouts if clean and not run.paused]
+        acts += [(task, "begin_close", run.spout.begin_close) for task, run in spouts if clean]
+        acts += [(task, "close", run.spout.close) for task, run in spouts]
         for task, name, act in acts:
             self.shared.in_hand.note_call(task, name, self.clock.monotonic())
             try:
@@ -399,6 +415,9 @@ class WorkerLoop:
         While it might be asked for tuples, and in a drain.
         """
         taken = 0
+        # A paused spout's calls wait for it to go on. At the end they are made: what was taken over is not dropped.
+        if spout.paused and DRAINING not in self.paused:
+            return 0
         while self.paused <= {DRAINING} and taken < THREAD_CALLS and not spout.full and len(spout.calls):
             for act in spout.calls.take(1, emits=True):
                 self.ledgers.guard(spout, "emit", act)

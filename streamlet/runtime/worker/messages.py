@@ -80,6 +80,10 @@ def _entry(value: Any) -> bool:
     return type(value) is list and len(value) == 4 and _natural(value[0]) and _address(value[1:])
 
 
+def _part(value: Any) -> bool:
+    return type(value) is list and [type(item) for item in value] == [str, str, int]
+
+
 def _snapshot(value: Any) -> bool:
     return (
         type(value) is dict
@@ -175,6 +179,13 @@ class Whole:
 @dataclass(frozen=True, slots=True)
 class Pause:
     """The run is ending: spouts emit no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """All parts that emit nothing until the next such message: spout, topic or "", partition or -1."""
+
+    parts: Annotated[Sequence[Sequence[Any]], _list_of(_part)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +358,7 @@ class Stopped:
     """The tracebacks of ``errors``."""
 
 
-FromCoordinator = WorkerPlan | Book | Whole | Pause | Quiet | Lost | Cut | Close
+FromCoordinator = WorkerPlan | Book | Whole | Pause | Paused | Quiet | Lost | Cut | Close
 FromWorker = (
     Ready | Initialized | Linked | Unlinked | Beat | State | Unfit | Event | Complaint | LinkLost | Failed | Stopped
 )
@@ -358,6 +369,7 @@ FROM_COORDINATOR: Mapping[str, type[FromCoordinator]] = {
     "book": Book,
     "whole": Whole,
     "pause": Pause,
+    "paused": Paused,
     "quiet": Quiet,
     "lost": Lost,
     "cut": Cut,

@@ -32,6 +32,7 @@ from streamlet.base.errors import StreamletError
 from streamlet.base.log_line import LogLine
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import Tuple
+from streamlet.model.paused import PausedPart
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import LinkAddress
@@ -412,6 +413,9 @@ class Worker:
             case messages.Pause():
                 # The run is ending. From now on the state says what went over the links, too.
                 post(lambda: self.loop.pause(DRAINING))
+            case messages.Paused(parts):
+                paused = [PausedPart(*part) for part in parts]
+                post(lambda: self.loop.pause_parts(paused))
             case messages.Quiet(step):
                 post(lambda: self.loop.be_quiet(step))
             case messages.Lost() as lost:

@@ -654,6 +654,8 @@ class PartitionManager:
         """True once the task reads this partition no more; later answers for it are ignored."""
         self.ending = False
         """True once the topic was deleted: open records are finished, nothing is fetched or stored."""
+        self.paused = False
+        """True while somebody asked for it: nothing is emitted or fetched; acks and commits go on."""
         self.poisoned: StreamletError | None = None
         """Set when a record was given up and the policy is to stop; raised by the spout's next upkeep."""
         self.damage: KafkaError | None = None

@@ -19,6 +19,7 @@ from streamlet.components.context import TopologyContext
 from streamlet.components.spout import FailReason, FailureCause, Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.model.delivery import is_exactly_once
+from streamlet.model.paused import PausedPart
 from streamlet.model.spec import SPOUT, ComponentSpec
 from streamlet.spouts.kafka.attempt import AttemptPhase
 from streamlet.spouts.kafka.dead_letter import TIMED_OUT
@@ -78,6 +79,7 @@ class KafkaSpout(Spout):
         self._leader: Callable[[Partition], Broker | None] = lambda partition: None
         self._damaged: dict[Partition, int] = {}
         self._until_caught_up = False
+        self._paused_parts: Sequence[PausedPart] = ()
 
     @classmethod
     def spec(
@@ -179,6 +181,22 @@ class KafkaSpout(Spout):
         """Do nothing: the first fetches go out with the first ``next_tuple``."""
 
     def deactivate(self) -> None:
+        """Commit finished records, without waiting; keep the partitions."""
+        if self._parts is not None and self._exactly_once is None:
+            self._parts.commits.poll(self._managers, at_once=True)
+
+    def pause_parts(self, parts: Sequence[PausedPart]) -> None:
+        """Neither emit nor fetch records of these parts; their partitions stay with this run."""
+        self._paused_parts = parts
+        self._turn_left = 0  # a turn of a partition lasts for many calls
+        self._pause_managers()
+
+    def _pause_managers(self) -> None:
+        for manager in self._managers:
+            where = manager.partition
+            manager.paused = any(part.holds(where.topic, where.number) for part in self._paused_parts)
+
+    def begin_close(self) -> None:
         """Commit finished records, within a bound; begin to leave."""
         self._commit_finally()
         # Here and not in `close`, which waits for it: so the tasks of a worker leave side by side.
@@ -220,7 +238,7 @@ class KafkaSpout(Spout):
         """Rest where nothing is left and the next answer wakes the loop."""
         # A run that ends by itself does not rest: its last commit waits for nothing.
         assert self._parts is not None
-        at_hand = any(manager.at_hand for manager in self._managers)
+        at_hand = any(manager.at_hand and not manager.paused for manager in self._managers)
         self.rests = not (at_hand or self._until_caught_up) and self._parts.fetcher.all_asked
 
     def _walk(self) -> None:
@@ -240,6 +258,9 @@ class KafkaSpout(Spout):
         for _ in range(len(managers)):
             self._curr_partition_index %= len(managers)
             manager = self._current = managers[self._curr_partition_index]
+            if manager.paused:
+                self._end_turn()
+                continue
             if manager.damage is not None:
                 self._fetch_once_more(manager, manager.damage)
             manager.begin_turn(now, records, holds_back=holds_back)
@@ -417,6 +438,7 @@ class KafkaSpout(Spout):
         self._version = coordinator.version
         self._managers = coordinator.get_my_managed_partitions()
         self._slots = {manager.slot: manager for manager in self._managers}
+        self._pause_managers()
         # The turn under way may be of a manager that was replaced: it ends here.
         self._current, self._turn_left = None, 0
         self._parts.fetcher.forget_unused()
@@ -510,4 +532,5 @@ class KafkaSpout(Spout):
             "open": manager.ledger.open_count,
             "oldest_open": ages.oldest_open,
             "open_s": ages.open_s,
+            "paused": manager.paused,
         }

@@ -108,10 +108,10 @@ class SpoutFetcher:
         rooms = self._rooms(managers)
         wanted: dict[Broker, tuple[Connection, list[PartitionManager]]] = {}
         busy: set[Broker] = set()
-        paused = self._pauses.active(now_s)
+        pausing = self._pauses.active(now_s)
         for manager in managers:
             connection = self._connections.get_connection(manager.partition)
-            if connection is None or manager.closed or manager.partition in paused:
+            if connection is None or manager.closed or manager.paused or manager.partition in pausing:
                 continue
             if not manager.wants_fetch():
                 # Full, so it will want more soon; a partition at its fixed end wants nothing more.

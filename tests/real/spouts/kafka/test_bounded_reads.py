@@ -87,7 +87,7 @@ def test_a_bounded_read_is_exact_by_offset_by_time_and_at_the_gaps_of_transactio
     spout = harness(config, conf=ENDS_BY_ITSELF)
     in_transaction(servers, topic, ["later"])
     seen = drained(spout)
-    spout.spout.deactivate()
+    spout.spout.begin_close()
     ranges = [(0, 72), (100, 333), (0, 400)]
     by_others = [
         value for number, bounds in enumerate(ranges) for value in read_by_librdkafka(servers, topic, number, *bounds)

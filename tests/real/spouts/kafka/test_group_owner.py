@@ -192,10 +192,10 @@ def test_a_session_time_out_that_the_broker_refuses_is_said_with_its_settings(
 
 
 def test_the_tasks_of_a_worker_leave_side_by_side(harness: Make, cluster: DevCluster, topic: str) -> None:
-    """All have left when the last one was deactivated, before the first one is closed."""
+    """All have left when the last one has begun to close, before the first one is closed."""
     spouts = [harness(config_of(cluster, topic), task_index=index, task_count=2) for index in (0, 1)]
     for spout in spouts:
-        spout.spout.deactivate()
+        spout.spout.begin_close()
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         deadline = time.monotonic() + PATIENCE_S
         while admin.describe_groups([topic])[topic].members:

@@ -146,7 +146,7 @@ def test_in_zookeeper_the_path_holds_the_topic_and_what_one_topic_has_stored_is_
     one = harness(SpoutConfig(hosts, first, **about))
     done, seen = read(one)
     one.until(lambda: done() and seen == ["1", "2"])
-    one.spout.deactivate()
+    one.spout.begin_close()
     one.spout.close()
     witness39.produce(first, ["4"])
     both = harness(SpoutConfig(hosts, topics=[first, second], **about), topology_id="run-2")

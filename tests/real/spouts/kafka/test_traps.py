@@ -373,7 +373,7 @@ def test_k7_close_commits_what_is_done(
     spout = harness(mode(kafka39, topic, state_update_interval_ms=3_600_000))
     taken = spout.take(2)
     spout.spout.ack(taken[0][1])
-    spout.spout.deactivate()
+    spout.spout.begin_close()
     spout.spout.close()
     offset = stored(witness39, topic)["offset"] if mode is zk_config else group_offset(kafka39, topic)
     assert offset == 1

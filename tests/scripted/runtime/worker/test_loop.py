@@ -7,6 +7,7 @@ import contextlib
 import os
 import selectors
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from streamlet import Bolt, Spout, Topology, Tuple
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import ValueCannotTravel
 from streamlet.components.spout import FailReason
+from streamlet.model.paused import PausedPart
 from streamlet.runtime.links import links as links_module
 from streamlet.runtime.links.dialing import Secured
 from streamlet.runtime.links.handshake import DATA, Hello
@@ -23,9 +25,10 @@ from streamlet.runtime.links.links import Links, SocketLinks, Traffic
 from streamlet.runtime.links.wire import FrameReader, FrameWriter, data_payloads, decode_data
 from streamlet.runtime.tasks.emitter import WHOLE, Incoming, Outgoing, Run
 from streamlet.runtime.tasks.user_errors import ComponentFailed
-from streamlet.runtime.worker.loop import BOLTS_S, WorkerLoop
+from streamlet.runtime.worker.loop import BOLTS_S, DRAINING, WorkerLoop
 from streamlet.testing import TopologyTester
 from streamlet.tracking.census import Answer, Ask
+from tests.patience import PATIENCE_S
 from tests.worker_contexts import made_context
 
 SPOUT, BOLT = 1, 2
@@ -258,8 +261,95 @@ def test_bolts_clean_up_before_spouts_wait_for_a_last_commit() -> None:
         assert heard == ["cleaned up", "closed"]
 
 
+class Reading(Numbers):
+    def pause_parts(self, parts: Any) -> None:
+        self.heard.append([str(part) for part in parts])
+
+    def activate(self) -> None:
+        self.heard.append("activate")
+
+    def deactivate(self) -> None:
+        self.heard.append("deactivate")
+
+
+class ReadPair(Topology):
+    numbers = Reading.spec()
+    sink = Sink.spec(inputs=[numbers])
+
+
+def reading() -> tuple[WorkerLoop, Any]:
+    """The loop of a spout that is initialised and not active yet."""
+    loop = WorkerLoop(made_context(ReadPair.__topology__, 1, 0, {}, clock=ManualClock()), Held())
+    loop.initialize()
+    return loop, loop.tasks[SPOUT].component
+
+
+ALL, ONE = PausedPart("numbers"), PausedPart("numbers", "t", 3)
+
+
+def test_a_paused_spout_is_asked_for_nothing_until_it_goes_on() -> None:
+    loop, spout = reading()
+    loop.activate()
+    spout.todo = ["a", "b"]
+    loop.spouts[SPOUT].window.size = 1
+    loop.turn()
+    loop.pause_parts([ALL])
+    for _ in range(3):
+        loop.turn()
+    assert spout.heard == ["activate", ("ack", 1), ["numbers"], "deactivate"] and spout.todo == ["b"]
+    loop.pause_parts([PausedPart("other")])
+    loop.turn()
+    assert spout.heard[4:6] == [[], "activate"] and spout.todo == []
+    loop.close(clean=True)
+    assert spout.heard[-2:] == ["deactivate", "closed"]
+
+
+def test_a_spout_that_was_paused_before_it_was_active_is_neither_activated_nor_deactivated() -> None:
+    loop, spout = reading()
+    loop.pause_parts([ALL])
+    loop.activate()
+    spout.todo = ["a"]
+    loop.turn()
+    loop.resume("any other pause")
+    loop.turn()
+    assert spout.todo == ["a"]
+    loop.close(clean=True)
+    assert spout.heard == [["numbers"], "closed"]
+
+
+def test_a_paused_partition_is_the_spouts_own_affair() -> None:
+    loop, spout = reading()
+    loop.activate()
+    loop.pause_parts([ONE, PausedPart("other", "t")])
+    spout.todo = ["a"]
+    loop.turn()
+    assert spout.heard[:2] == ["activate", ["numbers t/3"]] and spout.todo == []
+    loop.close(clean=False)
+
+
+def test_what_threads_handed_over_for_a_paused_spout_waits_and_is_not_dropped_by_the_end() -> None:
+    for ends in (False, True):
+        loop, spout = reading()
+        loop.activate()
+        loop.pause_parts([ALL])
+        thread = threading.Thread(target=lambda spout=spout: spout.emit(["x"], tup_id=1))
+        thread.start()
+        thread.join(PATIENCE_S)
+        loop.turn()
+        sink: Any = loop.tasks[BOLT].component
+        assert sink.seen == []
+        if ends:
+            loop.pause(DRAINING)
+        else:
+            loop.pause_parts([])
+        for _ in range(3):
+            loop.turn()
+        assert sink.seen == ["x"]
+        loop.close(clean=False)
+
+
 @pytest.mark.parametrize("kind", [SystemExit, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit, MemoryError])
-@pytest.mark.parametrize("where", ["cleanup", "deactivate"])
+@pytest.mark.parametrize("where", ["cleanup", "deactivate", "begin_close"])
 def test_a_close_that_raises_whatever_it_be_does_not_keep_the_others_from_theirs(
     kind: type[BaseException], where: str
 ) -> None:
@@ -277,13 +367,16 @@ def test_a_close_that_raises_whatever_it_be_does_not_keep_the_others_from_theirs
         assert cleaned == ([] if where == "cleanup" else ["cleaned up"])
 
 
-def test_all_spouts_are_deactivated_before_the_first_one_closes() -> None:
+def test_all_spouts_begin_to_close_before_the_first_one_is_closed() -> None:
     """What they begin to give up there goes on side by side."""
     heard: list[str] = []
 
     class Told(Numbers):
         def deactivate(self) -> None:
             heard.append("deactivate")
+
+        def begin_close(self) -> None:
+            heard.append("begin_close")
 
         def close(self) -> None:
             heard.append("close")
@@ -294,7 +387,7 @@ def test_all_spouts_are_deactivated_before_the_first_one_closes() -> None:
 
     with TopologyTester(Two) as tester:
         tester.run()
-    assert heard == ["deactivate", "deactivate", "close", "close"]
+    assert heard == [name for name in ("deactivate", "begin_close", "close") for _ in range(2)]
 
 
 @pytest.mark.parametrize("kind", [ValueError, asyncio.CancelledError])

@@ -14,6 +14,7 @@ from streamlet import Bolt, Topology
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import SettingError
 from streamlet.components.spout import FailReason, FailureCause, Spout
+from streamlet.model.paused import PausedPart
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, KeyValueScheme, Record, SpoutConfig
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator
@@ -36,7 +37,7 @@ class Manager:
         self.asked: list[int] = []
         self.poisoned: Any = None
         self.damage: Any = None
-        self.closed = self.ending = False
+        self.closed = self.ending = self.paused = False
         self.commit_is_pressing = False
         self.acked: list[int] = []
         self.failed: list[int] = []
@@ -138,6 +139,20 @@ def test_k5_records_of_one_call_end_with_the_turn_and_with_the_room() -> None:
 def test_k5_a_partition_with_nothing_is_walked_past() -> None:
     rig = Rig(Manager(0, 0), Manager(1, 0), Manager(2, 1), Manager(3, 1))
     assert rig.ask(2) == [2, 3]
+
+
+def test_a_paused_partition_is_walked_past_at_once_and_after_a_refresh() -> None:
+    rig = Rig(Manager(0, 9), Manager(1, 9))
+    rig.ask(1)
+    rig.spout.pause_parts([PausedPart("lines", "lines", 0)])
+    assert rig.ask(4) == [0, 1, 1, 1, 1], "its turn under way ended"
+    rig.managers = [Manager(0, 9), Manager(1, 0)]
+    rig.coordinator.version = 2
+    rig.spout.on_timer()
+    rig.emitted.clear()
+    assert rig.ask(2) == [] and rig.spout.rests is False
+    rig.spout.pause_parts([])
+    assert rig.ask(2) == [0, 0]
 
 
 def test_k5_after_a_refresh_stale_managers_are_not_walked_on() -> None:
@@ -242,7 +257,7 @@ def test_a_poison_record_stops_the_spout_also_while_it_is_paused() -> None:
         rig.spout.on_timer()
 
 
-def test_deactivate_and_close_share_one_bound() -> None:
+def test_begin_close_and_close_share_one_bound() -> None:
     """A store that does not answer is waited for once: the worker is killed at its own bound, cleaned up or not."""
     one = Manager(0, 0)
     vars(one).update(ledger=SimpleNamespace(committed=0), last_completed_offset=lambda: 1)
@@ -251,7 +266,7 @@ def test_deactivate_and_close_share_one_bound() -> None:
     vars(parts).update(close=lambda: None, leave=lambda: None)
     parts.client.poll = clock.advance  # type: ignore[union-attr,method-assign,attr-defined]
     rig.ask(1)
-    rig.spout.deactivate()
+    rig.spout.begin_close()
     assert FINAL_COMMIT_S <= clock.monotonic() < FINAL_COMMIT_S + 0.1
     rig.spout.close()
     assert clock.monotonic() < FINAL_COMMIT_S + 0.1

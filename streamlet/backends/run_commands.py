@@ -1,0 +1,112 @@
+"""Commands to a living run, on the wire: show it, stop it, pause and resume parts of its spouts. Pure.
+
+A command is a map ``{"t": name, field: value, ...}``; its answer has ``ok``, or ``refused`` with a paragraph.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamlet.model.paused import PausedPart, around, paused_with, resumed
+
+
+@dataclass(frozen=True, slots=True)
+class ShowRun:
+    """Asks for the run's status."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRun:
+    """Asks the run to drain and end, as the first Ctrl-C does."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseParts:
+    """Asks a part to emit nothing."""
+
+    part: PausedPart
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeParts:
+    """Asks a part to go on."""
+
+    part: PausedPart
+
+
+Command = ShowRun | StopRun | PauseParts | ResumeParts
+_NAMES: Mapping[type[Command], str] = {ShowRun: "show", StopRun: "stop", PauseParts: "pause", ResumeParts: "resume"}
+
+
+class BadCommand(Exception):
+    """What came is no command of this version, or cannot be done. The text is a sentence."""
+
+
+def encode(command: Command) -> dict[str, Any]:
+    """Return a command as it travels."""
+    part = getattr(command, "part", None)
+    return {"t": _NAMES[type(command)], **({} if part is None else {"part": list(part)})}
+
+
+def decode(raw: Any) -> Command:
+    """Read and check a command. Raises BadCommand."""
+    match raw:
+        case {"t": "show"}:
+            return ShowRun()
+        case {"t": "stop"}:
+            return StopRun()
+        case {"t": "pause", "part": [str(spout), str(topic), int(partition)]}:
+            return PauseParts(PausedPart(spout, topic, partition))
+        case {"t": "resume", "part": [str(spout), str(topic), int(partition)]}:
+            return ResumeParts(PausedPart(spout, topic, partition))
+    raise BadCommand("It does not know such a command: is it of another version of streamlet?")
+
+
+@dataclass(frozen=True, slots=True)
+class RunAnswer:
+    """A run's answer: refused with a sentence, or done, with its content."""
+
+    refused: str = ""
+    content: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def encode_answer(answer: RunAnswer) -> dict[str, Any]:
+    """Return an answer as it travels."""
+    return {"refused": answer.refused, "content": dict(answer.content)}
+
+
+def decode_answer(raw: Any) -> RunAnswer:
+    """Read an answer. Raises BadCommand."""
+    if not isinstance(raw, dict) or type(raw.get("refused")) is not str or type(raw.get("content")) is not dict:
+        raise BadCommand("its answer is none that is known here: is it of another version of streamlet?")
+    return RunAnswer(raw["refused"], raw["content"])
+
+
+def paused_after(
+    command: PauseParts | ResumeParts,
+    paused: Sequence[PausedPart],
+    spouts: Sequence[str],
+    read: Collection[tuple[Any, Any]],
+) -> list[PausedPart]:
+    """Return all that is paused after a command. Raises BadCommand.
+
+    ``spouts``: the run's; a part that names none means all of them. ``read``: topic and partition of each that is read.
+    """
+    wanted = command.part
+    if wanted.spout not in ("", *spouts):
+        raise BadCommand(f"It has no spout {wanted.spout!r}. Its spouts are: {', '.join(spouts)}.")
+    if wanted.topic and not wanted.spout and len(spouts) > 1:
+        raise BadCommand(f"It has {len(spouts)} spouts: name the one that is meant, {' or '.join(spouts)}.")
+    if wanted.topic and not any(wanted.holds(topic, number) for topic, number in read):
+        what = wanted.topic if wanted.partition < 0 else f"partition {wanted.partition} of {wanted.topic}"
+        raise BadCommand(f"It does not read {what}. `streamlet runs show` lists what it reads.")
+    after = list(paused)
+    for part in [wanted._replace(spout=spout) for spout in ([wanted.spout] if wanted.spout else spouts)]:
+        larger = around(after, part)
+        if isinstance(command, ResumeParts) and larger is not None:
+            raise BadCommand(f"{part} lies in {larger}, which is paused: resume that.")
+        after = paused_with(after, part) if isinstance(command, PauseParts) else resumed(after, part)
+    return after

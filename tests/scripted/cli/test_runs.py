@@ -1,0 +1,187 @@
+"""``streamlet runs``: another process lists a living run, shows, pauses, resumes and stops it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamlet.backends.command_listener import CARD
+from streamlet.backends.living_runs import LivingRun, RunRefused, living_runs
+from streamlet.backends.run_commands import ShowRun
+from tests.command_line import Streamlet
+from tests.patience import PATIENCE_S
+
+TOPOLOGY = """
+import time
+from streamlet import Bolt, ReliableSpout, Topology
+
+class Slow(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    def activate(self): self.log("activated")
+    def deactivate(self): self.log("deactivated")
+    def next_tuple(self):
+        time.sleep(0.005)
+        self.n += 1
+        self.emit([self.n], tup_id=self.n)
+
+class Sink(Bolt):
+    def process(self, tup): pass
+
+class NAME(Topology):
+    one = Slow.spec()
+    two = Slow.spec()
+    sink = Sink.spec(inputs=[one, two])
+"""
+
+
+class Runs:
+    """A topology's run of its own name, and ``streamlet runs`` about it."""
+
+    def __init__(self, streamlet: Streamlet) -> None:
+        self.streamlet = streamlet
+        self.name = f"Runs{os.urandom(4).hex()}"
+
+    def start(self, *options: str) -> subprocess.Popen[str]:
+        file = self.streamlet.write(TOPOLOGY.replace("NAME", self.name))
+        process = self.streamlet.start("run", file, "--workers", "2", *options)
+        self.until(lambda: self.ours() and self.status()["state"] == "running" and self.emitted("one") > 0)
+        return process
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.streamlet("runs", *arguments)
+
+    def ours(self) -> list[LivingRun]:
+        return [run for run in living_runs() if run.topology == self.name]
+
+    def status(self) -> dict[str, Any]:
+        return dict(self.ours()[0].ask(ShowRun()).content)
+
+    def emitted(self, spout: str) -> int:
+        rows = self.status()["components"]
+        return int(next(row["emitted"] for row in rows if row["name"] == spout))
+
+    def stands(self, spout: str) -> bool:
+        """Whether a spout emits nothing between two statuses of its own."""
+        before = self.emitted(spout)
+        time.sleep(2.5)
+        return self.emitted(spout) == before
+
+    def until(self, holds: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not holds():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def runs(streamlet: Streamlet) -> Runs:
+    return Runs(streamlet)
+
+
+def test_a_run_is_listed_shown_and_stopped_from_elsewhere(runs: Runs) -> None:
+    process = runs.start()
+    (run,) = runs.ours()
+    assert run.pid == process.pid and (run.workers, run.backend) == (2, "processes")
+    listed = runs()
+    assert f"{run.id}" in listed.stdout and runs.name in listed.stdout
+    rows = [json.loads(line) for line in runs("--json").stdout.splitlines()]
+    assert next(row for row in rows if row["run"] == run.run)["file"].endswith("made.py")
+    shown = runs("show", run.id).stdout
+    assert f"{runs.name} ({run.id}): running for" in shown and "sink" in shown
+    assert json.loads(runs("show", runs.name, "--json").stdout)["state"] == "running"
+    stopped = runs("stop", runs.name)
+    assert stopped.returncode == 0 and not runs.ours()
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0 and "everything that was emitted is done" in out, err
+
+
+def test_a_paused_spout_emits_nothing_until_it_is_resumed_and_the_other_goes_on(runs: Runs) -> None:
+    process = runs.start()
+    assert "paused now: one." in runs("pause", runs.name, "--spout", "one").stdout
+    runs.until(lambda: runs.status()["paused"] == ["one"])
+    time.sleep(1.5)  # a status is a second old at most
+    other = runs.emitted("two")
+    assert runs.stands("one") and runs.emitted("two") > other
+    stood = runs.emitted("one")
+    assert json.loads(runs("resume", runs.name, "--json").stdout)["paused"] == []
+    runs.until(lambda: runs.emitted("one") > stood)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    heard = [line.split("one: ")[1] for line in err.splitlines() if "one: " in line]
+    assert heard == ["activated", "deactivated", "activated", "deactivated"], out
+
+
+def test_a_pause_outlives_the_worker(runs: Runs) -> None:
+    process = runs.start()
+    runs("pause", runs.name)
+    for worker in runs.status()["workers"]:
+        os.kill(worker["pid"], signal.SIGKILL)
+    runs.until(lambda: all(row["epoch"] > 1 and row["state"] == "ready" for row in runs.status()["workers"]))
+    assert runs.status()["paused"] == ["one", "two"]
+    assert runs.stands("one") and runs.stands("two")
+    runs("resume", runs.name)
+    stood = runs.emitted("one")
+    runs.until(lambda: runs.emitted("one") > stood)
+    assert process.poll() is None
+
+
+def test_what_cannot_be_done_is_said_in_a_sentence(runs: Runs) -> None:
+    runs.start()
+    for arguments, said in (
+        (("pause", runs.name, "--spout", "three"), "It has no spout 'three'. Its spouts are: one, two."),
+        (("pause", runs.name, "--spout", "one", "--topic", "t"), "It does not read t."),
+        (("show", "nowhere"), "No living run is called 'nowhere'. There are: "),
+    ):
+        done = runs(*arguments)
+        assert done.returncode in (1, 2) and said in done.stderr and done.stderr.count("\n") == 1
+    assert "--partition needs --topic" in runs("pause", runs.name, "--partition", "3").stderr
+
+
+def test_two_runs_of_one_name_are_told_apart_by_their_ids(runs: Runs) -> None:
+    runs.start()
+    runs.start()
+    runs.until(lambda: len(runs.ours()) == 2)
+    first, second = runs.ours()
+    done = runs("show", runs.name, "--json")
+    assert done.returncode == 2 and first.id in done.stderr and second.id in done.stderr
+    assert json.loads(runs("show", second.id, "--json").stdout)["pid"] == second.pid
+
+
+def test_a_run_answers_nobody_who_does_not_know_its_secret(runs: Runs) -> None:
+    process = runs.start()
+    (run,) = runs.ours()
+    stranger = LivingRun(**{name: getattr(run, name) for name in run.__slots__} | {"_secret": b"guess" * 6})
+    with pytest.raises(RunRefused, match="does not answer: it does not know this run's secret"):
+        stranger.ask(ShowRun())
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.connect(f"\0{run._socket}")
+        silent.sendall(b"GET / HTTP/1.1\r\n" * 9)
+        assert run.ask(ShowRun()).content["state"] == "running", "a stranger keeps nobody waiting"
+    card = next(Path(os.environ.get("TMPDIR", "/tmp")).glob(f"slt-{process.pid}-*")) / CARD
+    assert card.stat().st_mode & 0o777 == 0o600 and card.parent.stat().st_mode & 0o777 == 0o700
+    assert run._secret.hex() not in "".join(runs("--json").stdout)
+    card.unlink()
+    runs.until(card.exists)
+
+
+def test_a_run_that_stands_still_is_said_to_do_so(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = runs.start()
+    (run,) = runs.ours()
+    monkeypatch.setattr("streamlet.backends.living_runs.ANSWER_S", -4.0)
+    process.send_signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(RunRefused, match=r"Run \w+ of Runs\w+ \(process \d+\) does not answer: "):
+            run.ask(ShowRun())
+    finally:
+        process.send_signal(signal.SIGCONT)
+    assert run.ask(ShowRun()).content["state"] == "running"

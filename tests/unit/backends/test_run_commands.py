@@ -1,0 +1,67 @@
+"""Commands to a living run: as they travel, and what they pause."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamlet.backends.run_commands import (
+    BadCommand,
+    Command,
+    PauseParts,
+    ResumeParts,
+    RunAnswer,
+    ShowRun,
+    StopRun,
+    decode,
+    decode_answer,
+    encode,
+    encode_answer,
+    paused_after,
+)
+from streamlet.model.paused import PausedPart
+from streamlet.runtime.links.wire import pack, unpack
+
+THIRD = PausedPart("lines", "clicks", 3)
+READ = {("clicks", 3), ("clicks", 4)}
+
+
+@pytest.mark.parametrize("command", [ShowRun(), StopRun(), PauseParts(THIRD), ResumeParts(PausedPart(""))])
+def test_a_command_comes_as_it_was_sent(command: Command) -> None:
+    assert decode(unpack(pack(encode(command)))) == command
+
+
+@pytest.mark.parametrize(
+    "raw", [None, [], {}, {"t": "explode"}, {"t": "pause"}, {"t": "pause", "part": ["a", "b"]}, {"t": ["show"]}]
+)
+def test_what_is_no_command_is_refused(raw: object) -> None:
+    with pytest.raises(BadCommand, match="does not know such a command"):
+        decode(raw)
+
+
+@pytest.mark.parametrize("raw", [None, {}, {"refused": 1, "content": {}}, {"refused": "", "content": []}])
+def test_what_is_no_answer_is_refused(raw: object) -> None:
+    assert decode_answer(unpack(pack(encode_answer(RunAnswer("no", {"a": 1}))))) == RunAnswer("no", {"a": 1})
+    with pytest.raises(BadCommand, match="none that is known here"):
+        decode_answer(raw)
+
+
+def test_a_part_without_a_spout_means_every_spout() -> None:
+    every = PauseParts(PausedPart(""))
+    assert paused_after(every, [], ["lines", "words"], READ) == [PausedPart("lines"), PausedPart("words")]
+    assert paused_after(ResumeParts(PausedPart("")), [THIRD], ["lines", "words"], READ) == []
+    assert paused_after(PauseParts(PausedPart("", "clicks", 3)), [], ["lines"], READ) == [THIRD]
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (PauseParts(PausedPart("line")), "no spout 'line'. Its spouts are: lines, words"),
+        (PauseParts(PausedPart("", "clicks")), "2 spouts: name the one that is meant, lines or words"),
+        (PauseParts(PausedPart("lines", "click")), "does not read click. "),
+        (PauseParts(PausedPart("lines", "clicks", 5)), "does not read partition 5 of clicks"),
+        (ResumeParts(THIRD), "lines clicks/3 lies in lines, which is paused: resume that"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_what_can(command: PauseParts | ResumeParts, why: str) -> None:
+    with pytest.raises(BadCommand, match=why):
+        paused_after(command, [PausedPart("lines")], ["lines", "words"], READ)
