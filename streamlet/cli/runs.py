@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -23,6 +24,7 @@ from streamlet.cli.show import (
     many,
     partition_lines,
     paused_line,
+    place_lines,
 )
 from streamlet.cli.target import debug_option
 from streamlet.model.paused import PausedPart
@@ -35,9 +37,27 @@ LOOK_S = 0.1
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 _run_argument = click.argument("wanted", metavar="RUN")
-_spout_option = click.option("--spout", default="", metavar="NAME", help="Only this spout; else all.")
-_topic_option = click.option("--topic", default="", metavar="NAME", help="Only what the spout reads of this topic.")
-_partition_option = click.option("--partition", type=click.IntRange(0), help="Only this partition of the topic.")
+
+
+def _part_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that name a part; it gets them as ``part``."""
+
+    @functools.wraps(command)
+    def called(spout: str, topic: str, partition: int | None, **options: Any) -> None:  # what click parsed
+        if partition is not None and not topic:
+            raise click.UsageError("--partition needs --topic.", click.get_current_context())
+        command(part=PausedPart(spout, topic, -1 if partition is None else partition), **options)
+
+    for option in (
+        _run_argument,
+        click.option("--spout", default="", metavar="NAME", help="Only this spout; else all."),
+        click.option("--topic", default="", metavar="NAME", help="Only what the spout reads of this topic."),
+        click.option("--partition", type=click.IntRange(0), help="Only this partition of the topic."),
+        _json_option,
+        debug_option,
+    ):
+        called = option(called)
+    return called
 
 
 @click.group(invoke_without_command=True)
@@ -94,6 +114,7 @@ def show(wanted: str, as_json: bool, debug: bool) -> None:
         f"{run.topology} ({run.id}): {status.state} for {duration(status.elapsed_s)}, {open_trees} open",
         *component_lines(status, rates.of(status)),
         *partition_lines(status.partitions),
+        *place_lines(status),
         *hanging_lines(status),
         *paused_line(status),
     ]
@@ -117,36 +138,20 @@ def stop(wanted: str, no_wait: bool, debug: bool) -> None:
 
 
 @runs.command()
-@_run_argument
-@_spout_option
-@_topic_option
-@_partition_option
-@_json_option
-@debug_option
-def pause(wanted: str, spout: str, topic: str, partition: int | None, as_json: bool, debug: bool) -> None:
+@_part_options
+def pause(wanted: str, part: PausedPart, as_json: bool, debug: bool) -> None:
     """Let spouts emit nothing, neither new nor again, until they are resumed.
 
     Tuples under way are finished, and offsets committed. KafkaSpouts keep their partitions.
     """
-    _change(wanted, run_commands.PauseParts(_part(spout, topic, partition)), as_json)
+    _change(wanted, run_commands.PauseParts(part), as_json)
 
 
 @runs.command()
-@_run_argument
-@_spout_option
-@_topic_option
-@_partition_option
-@_json_option
-@debug_option
-def resume(wanted: str, spout: str, topic: str, partition: int | None, as_json: bool, debug: bool) -> None:
+@_part_options
+def resume(wanted: str, part: PausedPart, as_json: bool, debug: bool) -> None:
     """Let spouts go on that were paused."""
-    _change(wanted, run_commands.ResumeParts(_part(spout, topic, partition)), as_json)
-
-
-def _part(spout: str, topic: str, partition: int | None) -> PausedPart:
-    if partition is not None and not topic:
-        raise click.UsageError("--partition needs --topic.", click.get_current_context())
-    return PausedPart(spout, topic, -1 if partition is None else partition)
+    _change(wanted, run_commands.ResumeParts(part), as_json)
 
 
 def _change(wanted: str, command: run_commands.PauseParts | run_commands.ResumeParts, as_json: bool) -> None:

@@ -235,5 +235,6 @@ def _tidy(line: str) -> str:
 
 def _loose(line: str) -> str:
     """Without figures, nor what goes with them: a minute takes another unit, one worker (of one core) no plural."""
+    line = re.sub(r"\b(?=[a-f]*\d)[0-9a-f]{8}\b", "0", line)  # a run's id
     line = re.sub(r"\d[\d,.:]*", "0", line).replace("0 min", "0 s")
     return _tidy(line.replace("worker process.", "worker processes."))

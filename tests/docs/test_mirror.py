@@ -47,6 +47,7 @@ HELD_BY = {
     "real/spark/test_apply.py": ["spark/applying/apply", "spark/applying/frame_types"],
     "real/spark/test_dataframes.py": ["spark/source", "spark/sink"],
     "real/spark/test_parts.py": ["spark/parts"],
+    "scripted/cli/test_runs.py": ["backends/command_listener", "backends/living_runs"],
     "scripted/backends/spark/test_launcher.py": ["backends/spark/jobs"],
     "scripted/bolts/dataframe/test_sink.py": ["bolts/dataframe/row_batches"],
     "scripted/cli/test_consume.py": ["cli/interrupts"],

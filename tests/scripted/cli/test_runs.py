@@ -126,7 +126,7 @@ def test_a_pause_outlives_the_worker(runs: Runs) -> None:
     runs("pause", runs.name)
     for worker in runs.status()["workers"]:
         os.kill(worker["pid"], signal.SIGKILL)
-    runs.until(lambda: all(row["epoch"] > 1 and row["state"] == "ready" for row in runs.status()["workers"]))
+    runs.until(lambda: all(row["epoch"] > 1 and row["state"] == "up" for row in runs.status()["workers"]))
     assert runs.status()["paused"] == ["one", "two"]
     assert runs.stands("one") and runs.stands("two")
     runs("resume", runs.name)
