@@ -266,7 +266,7 @@ class TokenConversations:
 
 
 def sasl_conversations(config: ClientConfig, clock: Clock) -> Conversations | None:
-    """Return a maker of SASL conversations; None without SASL."""
+    """Return a maker of SASL conversations; None without SASL. Raises SettingError."""
     if not config.uses_sasl:
         return None
     if config.sasl_mechanism == "OAUTHBEARER":

@@ -92,6 +92,7 @@ class NetworkClient:
         self._dial = dial
         self._resolve = resolve
         self._clock = clock
+        conversations = sasl_conversations(config, clock)  # before sockets are opened: it raises for a bad file
         self._selector = Selector(config.receive_message_max_bytes)
         self.states = ConnectionStates(
             Backoff(config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000),
@@ -110,7 +111,7 @@ class NetworkClient:
         """Requests that ended outside of a poll; resolved at the end of the next (Java: ``pendingCompletion``)."""
         self._lost: dict[Address, KafkaError] = {}
         """Connections that ended outside of a poll; handled in the next one."""
-        self._setups = ConnectionSetups(self.states, sasl_conversations(config, clock))
+        self._setups = ConnectionSetups(self.states, conversations)
         self._brokers: dict[Address, Broker] = {}
         self.closed = False
         self.polls = 0

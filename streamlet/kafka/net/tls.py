@@ -211,7 +211,7 @@ def make_context(settings: SecuritySettings) -> ssl.SSLContext:
         try:
             context.load_verify_locations(settings.ssl_cafile)
         except OSError as err:
-            raise _unusable("ssl_cafile", settings.ssl_cafile, err, "PEM certificates of authorities") from err
+            raise unusable_file("ssl_cafile", settings.ssl_cafile, err, "PEM certificates of authorities") from err
     if settings.ssl_certfile is not None:
         _load_own(context, settings, settings.ssl_certfile)
     return context
@@ -230,7 +230,7 @@ def _load_own(context: ssl.SSLContext, settings: SecuritySettings, certfile: str
         try:
             Path(path).open("rb").close()
         except OSError as err:
-            raise _unusable(name, path, err, "PEM") from err
+            raise unusable_file(name, path, err, "PEM") from err
     try:
         context.load_cert_chain(certfile, keyfile, password)
     except ssl.SSLError as err:
@@ -242,10 +242,11 @@ def _load_own(context: ssl.SSLContext, settings: SecuritySettings, certfile: str
             raise SettingError(
                 f"ssl_password does not open the private key {keyfile}, or that file is damaged."
             ) from err
-        raise _unusable("ssl_certfile", certfile, err, f"a PEM certificate, with its key in {keyfile}") from err
+        raise unusable_file("ssl_certfile", certfile, err, f"a PEM certificate, with its key in {keyfile}") from err
 
 
-def _unusable(name: str, path: str, error: OSError, wanted: str) -> SettingError:
+def unusable_file(name: str, path: str, error: OSError, wanted: str) -> SettingError:
+    """Return the error for a file of certificates that cannot be used."""
     why = error.strerror if not isinstance(error, ssl.SSLError) else None
     return SettingError(f"{name} = {path!r} cannot be used ({why or 'it holds nothing usable'}): {wanted} are wanted.")
 

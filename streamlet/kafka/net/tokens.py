@@ -22,11 +22,13 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MethodType
-from typing import Any, Never
+from typing import Any, Never, cast
 from weakref import WeakValueDictionary
 
 from streamlet.base.clock import Clock
+from streamlet.base.errors import SettingError
 from streamlet.kafka.errors import KafkaError, TokenFailed, TokenUnavailable
+from streamlet.kafka.net.tls import unusable_file
 from streamlet.kafka.settings.security import SecuritySettings
 
 _log = logging.getLogger(__name__)
@@ -43,6 +45,8 @@ _LATEST_S = 1e12
 """Seconds beyond which a lifetime says nothing."""
 _RETRIED = (408, 425, 429)
 """HTTP's answers below 500 that say "later"."""
+_LONGEST_CHAIN = 20
+"""Errors behind a provider's error that are looked at: a chain may be a circle."""
 
 _TOKEN = re.compile(r"[-\w.~+/]+=*", re.ASCII)
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
@@ -72,8 +76,8 @@ class TokenSource:
         self._token: Token | None = None
         self._ends_s = self._renew_s = self._next_try_s = float("-inf")
         self._under_way: _Fetching | None = None
-        self._told_late = False
-        """Whether the log says already that the fetch under way takes too long."""
+        self._told = ""
+        """What the log says already of the fetches since the last token."""
 
     def ready(self, wanted: bool = True) -> bool:
         """Return whether there is a valid token; if not, have one fetched where it is ``wanted``.
@@ -86,21 +90,27 @@ class TokenSource:
             try:
                 self._collect(self._under_way, now)
             except KafkaError as err:
-                told, over = self._told_late, self._under_way is None or self._under_way.over
-                self._told_late = not over
-                if over:
+                if self._under_way is None or self._under_way.over:
                     # Without a pause a source that refuses would be asked again in each round of the loop.
                     self._under_way, self._next_try_s = None, now + PAUSE_S
+                self._tell(err, now)
+                # The old token is good for a while: what is wrong may be over when it ends.
                 if now >= self._ends_s:
                     raise
-                # The old token is good for a while: what is wrong may be over when it ends.
-                if over or not told:
-                    _log.warning("The token for Kafka could not be renewed, and will be tried again: %s.", err.message)
         valid = now < self._ends_s
         due = now >= self._renew_s if valid else wanted
         if due and self._under_way is None and now >= self._next_try_s:
             self._under_way = _Fetching(self._fetch, now)
         return valid
+
+    def _tell(self, error: KafkaError, now: float) -> None:
+        """Log once why there is no token, where it is tried again."""
+        # Rule: here, for many callers wait in silence. A consumer without a connection only gets no records.
+        valid = now < self._ends_s
+        if error.message != self._told and (valid or isinstance(error, TokenUnavailable)):
+            what = "renewed" if valid else "fetched"
+            _log.warning("The token for Kafka could not be %s, and will be tried again: %s.", what, error.message)
+            self._told = error.message
 
     def token(self) -> Token:
         """Return the token; :meth:`ready` must have said that there is one."""
@@ -124,7 +134,7 @@ class TokenSource:
         life_s = UNKNOWN_LIFE_S if fetching.token.life_s is None else fetching.token.life_s
         self._ends_s = fetching.began_s + life_s
         self._renew_s = fetching.began_s + life_s * RENEW_AT
-        self._told_late = False
+        self._told = ""
         if now >= self._ends_s:
             if not in_time:
                 raise late
@@ -157,9 +167,10 @@ class _Fetching:
 
 
 def fetcher_of(settings: SecuritySettings) -> Callable[[], Token]:
-    """Return the function that fetches a token, as the settings say."""
+    """Return the function that fetches a token, as the settings say. Raises SettingError."""
     provider = settings.sasl_oauth_token_provider
     if provider is None:
+        endpoint_trust(settings)  # a file that cannot be used ends the start, and not the first fetch
         return lambda: _from_endpoint(settings)
     lock = _lock_of(provider)
 
@@ -191,7 +202,7 @@ def _lock_of(provider: Any) -> threading.Lock:
 def from_provider(provider: Any, now_s: float) -> Token:  # Any: the user's
     """Return the token of a function, or of an object with ``token()``.
 
-    Raises TokenFailed, or TokenUnavailable where an OSError shows that something was out of reach.
+    Raises TokenFailed, or TokenUnavailable where its error shows that something was out of reach.
     """
     asked = getattr(provider, "token", None)
     try:
@@ -200,16 +211,14 @@ def from_provider(provider: Any, now_s: float) -> Token:  # Any: the user's
         extensions = told() if callable(told) else {}
     except KafkaError:
         raise
-    # Rule: an error's text is not shown. Libraries of identity providers put the request, with its secret, into it,
-    # also into OSErrors of their own: an errno, or the kind, says that something was out of reach. Nor is the error a
-    # cause, which a traceback would print into a log; a debugger finds it as the context.
+    # Rule: an error's text is not shown. Libraries of identity providers put the request, with its secret, into it.
+    # Nor is the error a cause, which a traceback would print into a log; a debugger finds it as the context.
     except Exception as err:  # noqa: BLE001 - raised on, as what it means for the client
-        number = err.errno if isinstance(err, OSError) else None
-        if number is not None or isinstance(err, (TimeoutError, ConnectionError)):
-            said = type(err).__name__ + (f": {os.strerror(number)}" if isinstance(number, int) else "")
+        said, passing = _judged(err)
+        if passing:
             raise TokenUnavailable(f"sasl_oauth_token_provider could not get a token ({said})") from None
         raise TokenFailed(
-            f"sasl_oauth_token_provider raised {type(err).__name__}: it must return a token, or (token, seconds)"
+            f"sasl_oauth_token_provider raised {said}: it must return a token, or (token, seconds)"
         ) from None
     value, life_s = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
     if isinstance(value, bytes):
@@ -226,6 +235,38 @@ def from_provider(provider: Any, now_s: float) -> Token:  # Any: the user's
             "valid"
         )
     return Token(value, _life_in(value, now_s) if life_s is None else float(life_s), _extensions(extensions))
+
+
+def _judged(error: Exception) -> tuple[str, bool]:
+    """Return words for an error, and whether it may soon be over."""
+    # Rule: look behind the error. Libraries of HTTP raise their own, without an errno; the network's is its context.
+    # The first link that says anything decides.
+    name, link = type(error).__name__, cast("BaseException | None", error)
+    for _ in range(_LONGEST_CHAIN):
+        if link is None or isinstance(link, ssl.SSLCertVerificationError):
+            break
+        status = _http_status(link)
+        if status is not None:
+            return f"{name}, HTTP status {status}", status >= 500 or status in _RETRIED
+        number = link.errno if isinstance(link, OSError) else None
+        if number is not None or isinstance(link, (TimeoutError, ConnectionError)):
+            behind = "" if link is error else f", from {type(link).__name__}"
+            # Negative ones are of the name service, which the system has no words for.
+            why = f": {os.strerror(number)}" if isinstance(number, int) and number > 0 else ""
+            return name + behind + why, True
+        link = link.__cause__ or link.__context__
+    return name, False
+
+
+def _http_status(error: BaseException) -> int | None:
+    """Return the HTTP status in an error of urllib, requests or httpx."""
+    if isinstance(error, urllib.error.HTTPError):
+        return error.code
+    try:
+        status = getattr(getattr(error, "response", None), "status_code", None)
+    except Exception:  # noqa: BLE001 - an attribute may be anything
+        return None
+    return status if isinstance(status, int) and not isinstance(status, bool) else None
 
 
 def _extensions(given: Any) -> dict[str, str]:
@@ -285,10 +326,12 @@ def _from_endpoint(settings: SecuritySettings) -> Token:
     try:
         handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
         if url.lower().startswith("https:"):
-            handlers.append(urllib.request.HTTPSHandler(context=_trust(settings)))
+            handlers.append(urllib.request.HTTPSHandler(context=endpoint_trust(settings)))
         opener = urllib.request.build_opener(*handlers)
         with opener.open(request, timeout=limit_s) as response:
             body = _whole(url, response, limit_s, ends_s)
+    except SettingError as err:  # a file that was there when the client was made
+        raise TokenFailed(err.message.rstrip(".")) from err
     except urllib.error.HTTPError as err:
         _refused(url, err, limit_s, ends_s)
     except (OSError, http.client.HTTPException) as err:
@@ -296,16 +339,25 @@ def _from_endpoint(settings: SecuritySettings) -> Token:
         if isinstance(reason, ssl.SSLCertVerificationError):
             raise TokenFailed(
                 f"the certificate of the token endpoint {url} is not trusted ({reason.verify_message}): name its "
-                "authority in ssl_cafile, or correct sasl_oauthbearer_token_endpoint_url"
+                "authority in sasl_oauthbearer_token_endpoint_cafile, or correct sasl_oauthbearer_token_endpoint_url"
             ) from err
         raise TokenUnavailable(f"the token endpoint {url} cannot be reached ({reason or type(err).__name__})") from err
     return read_answer(url, body)
 
 
-def _trust(settings: SecuritySettings) -> ssl.SSLContext:
+def endpoint_trust(settings: SecuritySettings) -> ssl.SSLContext:
+    """Return the context of TLS to the endpoint. Raises SettingError."""
+    # Rule: never the user's ssl_context. It is made for brokers, and what it does not check would cost the secret.
     context = ssl.create_default_context()
-    if settings.ssl_cafile is not None:
-        context.load_verify_locations(settings.ssl_cafile)
+    name = "ssl_cafile"
+    if settings.sasl_oauthbearer_token_endpoint_cafile is not None:
+        name = "sasl_oauthbearer_token_endpoint_cafile"
+    cafile = getattr(settings, name)
+    if cafile is not None:
+        try:
+            context.load_verify_locations(cafile)
+        except OSError as err:
+            raise unusable_file(name, cafile, err, "PEM certificates of authorities") from err
     return context
 
 

@@ -52,6 +52,7 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauthbearer_client_credentials_client_id: str | None
     sasl_oauthbearer_client_credentials_client_secret: str | None
     sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_token_endpoint_cafile: str | None
     sasl_login_read_timeout_ms: int
 
 

@@ -63,6 +63,7 @@ _RENAMED = {
     "sasl_password": "sasl_plain_password",
     "sasl_mechanisms": "sasl_mechanism",
     "oauth_cb": "sasl_oauth_token_provider",
+    "https_ca_location": "sasl_oauthbearer_token_endpoint_cafile",
     "sasl_oauthbearer_client_id": "sasl_oauthbearer_client_credentials_client_id",
     "sasl_oauthbearer_client_secret": "sasl_oauthbearer_client_credentials_client_secret",
     # librdkafka, and Kafka 0.8

@@ -26,7 +26,8 @@ _ENDPOINT = (
     "sasl_oauthbearer_client_credentials_client_id",
     "sasl_oauthbearer_client_credentials_client_secret",
 )
-_TOKEN = ("sasl_oauth_token_provider", *_ENDPOINT, "sasl_oauthbearer_scope")
+_ENDPOINT_CAFILE = "sasl_oauthbearer_token_endpoint_cafile"
+_TOKEN = ("sasl_oauth_token_provider", *_ENDPOINT, "sasl_oauthbearer_scope", _ENDPOINT_CAFILE)
 _SASL = ("sasl_mechanism", *_PASSWORD, *_TOKEN)
 
 
@@ -77,6 +78,8 @@ class SecuritySettings:
     """Our secret there."""
     sasl_oauthbearer_scope: str | None = None
     """What the token is to be good for, if the endpoint wants to know."""
+    sasl_oauthbearer_token_endpoint_cafile: str | None = None
+    """The certificates of authorities to trust there, beside those the system trusts; None: those in ``ssl_cafile``."""
     sasl_login_read_timeout_ms: int = 10_000
     """Milliseconds that a token may take to come, from either source."""
 
@@ -119,9 +122,12 @@ def check_security(settings: SecuritySettings) -> None:
         given = _given(settings, (*_TLS_FILES, "ssl_context")) + _unchecked_host(settings)
         if given:
             wanted = "SASL_SSL" if settings.uses_sasl else "SSL"
+            instead = f"leave {given[0]} out"
+            if settings.sasl_oauthbearer_token_endpoint_url is not None and given[0] in ("ssl_cafile", "ssl_context"):
+                instead = f"name the authorities of the token endpoint in {_ENDPOINT_CAFILE} instead"
             raise SettingError(
                 f"{given[0]} is given, but security_protocol = {protocol!r} speaks no TLS: set it to {wanted!r}, or "
-                f"leave {given[0]} out."
+                f"{instead}."
             )
     elif settings.ssl_certfile is None and (given := _given(settings, ("ssl_keyfile", "ssl_password"))):
         raise SettingError(f"{given[0]} is given without ssl_certfile: name the certificate that the key belongs to.")
@@ -216,6 +222,11 @@ def _check_token(settings: SecuritySettings) -> None:
         raise SettingError(
             f"sasl_oauthbearer_token_endpoint_url = {_without_user(url)!r} must be an address of HTTP without a user "
             "in it, as https://login.example.org/oauth2/token."
+        )
+    if parts.scheme.lower() == "http" and settings.sasl_oauthbearer_token_endpoint_cafile is not None:
+        raise SettingError(
+            f"{_ENDPOINT_CAFILE} is given, but sasl_oauthbearer_token_endpoint_url = {url!r} speaks no TLS: begin it "
+            f"with https, or leave {_ENDPOINT_CAFILE} out."
         )
 
 

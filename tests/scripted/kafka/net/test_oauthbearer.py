@@ -5,15 +5,18 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 
+from streamlet.devcluster.certificates import make_certificates
 from streamlet.kafka.errors import AuthenticationFailed, BootstrapFailed, TokenFailed, TokenUnavailable
 from streamlet.kafka.net.tokens import fetcher_of
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
@@ -230,6 +233,24 @@ def test_an_endpoint_that_answers_in_drops_is_given_up(
     settings = SecuritySettings(**grant(endpoint, sasl_login_read_timeout_ms=400))
     with pytest.raises(kind, match=said):
         fetcher_of(settings)()
+
+
+def test_the_endpoints_authority_is_named_also_where_brokers_speak_no_tls(
+    broker: FakeBroker, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    certificates = make_certificates(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.broker)
+    endpoint.server.socket = context.wrap_socket(endpoint.server.socket, server_side=True)
+    endpoint.gives((200, {"access_token": "tok-1", "expires_in": 60}))
+    url = endpoint.url.replace("http:", "https:")
+    settings = grant(endpoint, sasl_oauthbearer_token_endpoint_url=url)
+    refused = pytest.raises(TokenFailed, match=r"is not trusted.*sasl_oauthbearer_token_endpoint_cafile")
+    with make(broker, **settings) as client, refused:
+        client.bootstrap(PATIENCE_S)
+    with make(broker, **settings, sasl_oauthbearer_token_endpoint_cafile=str(certificates.ca)) as client:
+        client.bootstrap(PATIENCE_S)
+    assert shown(broker) == [b"n,,\x01auth=Bearer tok-1\x01\x01"]
 
 
 def test_an_answer_that_is_cut_is_asked_for_again(endpoint: Endpoint) -> None:

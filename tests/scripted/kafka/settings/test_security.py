@@ -107,6 +107,23 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
             "must be an address of HTTP",
         ),
         (
+            {"security_protocol": "SASL_PLAINTEXT", **GRANT, "ssl_cafile": "ca.pem"},
+            "name the authorities of the token endpoint in sasl_oauthbearer_token_endpoint_cafile instead",
+        ),
+        (
+            {
+                "security_protocol": "SASL_SSL",
+                **GRANT,
+                "sasl_oauthbearer_token_endpoint_url": "http://login/token",
+                "sasl_oauthbearer_token_endpoint_cafile": "ca.pem",
+            },
+            "sasl_oauthbearer_token_endpoint_url = 'http://login/token' speaks no TLS: begin it with https",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", **SASL, "sasl_oauthbearer_token_endpoint_cafile": "ca.pem"},
+            "sasl_oauthbearer_token_endpoint_cafile is given, and sasl_mechanism is 'SCRAM-SHA-256'",
+        ),
+        (
             {"security_protocol": "SASL_SSL", **GRANT, "sasl_login_read_timeout_ms": 0},
             "sasl_login_read_timeout_ms = 0 must be a whole number of at least 1",
         ),
@@ -131,7 +148,7 @@ def test_secrets_are_in_no_repr() -> None:
         "ssl_password",
         "sasl_oauthbearer_client_credentials_client_secret",
     } == SECRETS
-    assert security_of(config)["sasl_plain_password"] == "hunter2" and len(security_of(config)) == 16
+    assert security_of(config)["sasl_plain_password"] == "hunter2" and len(security_of(config)) == 17
     config = ClientConfig.of({"bootstrap_servers": "h:1", "security_protocol": "SASL_SSL", **GRANT})
     assert "hunter2" not in repr(config) and "login.example.org" in repr(config)
 
@@ -155,6 +172,12 @@ def test_files_that_cannot_be_used_are_named_before_anything_is_dialled(
     ):
         with pytest.raises(SettingError) as caught:
             KafkaClient(ClientConfig.of({"bootstrap_servers": "h:1", "security_protocol": "SSL", **settings}))
+        assert words in caught.value.message and "hunter2" not in caught.value.message, caught.value.message
+    endpoint = {"security_protocol": "SASL_PLAINTEXT", **GRANT}
+    for path, words in (("/nowhere/ca.pem", "cannot be used (No such file"), (str(noise), "it holds nothing usable")):
+        settings = {"bootstrap_servers": "h:1", **endpoint, "sasl_oauthbearer_token_endpoint_cafile": path}
+        with pytest.raises(SettingError, match="sasl_oauthbearer_token_endpoint_cafile") as caught:
+            KafkaClient(ClientConfig.of(settings))
         assert words in caught.value.message and "hunter2" not in caught.value.message, caught.value.message
     for keyfile, password in ((key, None), (locked, KEY_PASSWORD)):
         settings = {"ssl_certfile": mine, "ssl_keyfile": keyfile, "ssl_password": password}

@@ -5,10 +5,15 @@ from __future__ import annotations
 import base64
 import errno
 import json
+import socket
+import ssl
 import threading
 import time
 import traceback
+import urllib.error
 from collections.abc import Callable
+from email.message import Message
+from types import SimpleNamespace
 
 import pytest
 
@@ -251,28 +256,29 @@ def test_what_is_no_token_is_told_without_showing_it(given: object, said: str) -
     assert said in caught.value.message and "geheim" not in caught.value.message
 
 
+def raises(error: Exception) -> Callable[[], str]:
+    def provider() -> str:
+        raise error
+
+    return provider
+
+
 def test_what_a_provider_raises_is_told_by_its_kind() -> None:
-    def fails(error: Exception) -> Callable[[], str]:
-        def provider() -> str:
-            raise error
-
-        return provider
-
     with pytest.raises(TokenFailed, match="raised ValueError") as caught:
-        from_provider(fails(ValueError("geheim")), 0)
+        from_provider(raises(ValueError("geheim")), 0)
     assert "geheim" not in caught.value.message
     with pytest.raises(TokenUnavailable, match=r"could not get a token \(ConnectionRefusedError"):
-        from_provider(fails(ConnectionRefusedError("refused")), 0)
+        from_provider(raises(ConnectionRefusedError("refused")), 0)
 
     class HttpError(OSError):
         """As of requests and urllib: its text may hold the request."""
 
     with pytest.raises(TokenFailed, match="raised HttpError") as caught:
-        from_provider(fails(HttpError("geheim")), 0)
+        from_provider(raises(HttpError("geheim")), 0)
     assert "geheim" not in caught.value.message
     for error in (HttpError(errno.ECONNREFUSED, "geheim"), ConnectionResetError("geheim"), TimeoutError("geheim")):
         with pytest.raises(TokenUnavailable, match=rf"could not get a token \({type(error).__name__}") as out_of_reach:
-            from_provider(fails(error), 0)
+            from_provider(raises(error), 0)
         assert "geheim" not in out_of_reach.value.message
     odd = Provider()
     for wrong in ({"auth": "x"}, {"a1": "x"}, {"a": "x\x01"}, {"a": 5}, ["a"]):
@@ -281,6 +287,85 @@ def test_what_a_provider_raises_is_told_by_its_kind() -> None:
             from_provider(odd, 0)
         printed = traceback.TracebackException.from_exception(out_of_reach.value)
         assert printed.__cause__ is None and printed.__suppress_context__, "a log would show the other error"
+
+
+class LibraryError(OSError):
+    """As requests raises: of the system's kind, without its number, and with the request in its text."""
+
+    response: object = None
+
+
+def raises_behind(cause: Exception, error: Exception) -> Callable[[], str]:
+    """A provider whose library meets ``cause``, and raises ``error`` of its own."""
+
+    def provider() -> str:
+        try:
+            try:
+                raise cause
+            except Exception:
+                raise RuntimeError("geheim, of the pool of connections")  # noqa: B904 - as libraries do
+        except RuntimeError:
+            raise error  # noqa: B904
+
+    return provider
+
+
+def answered(status: int) -> LibraryError:
+    error = LibraryError("geheim")
+    error.response = SimpleNamespace(status_code=status)
+    return error
+
+
+def test_a_librarys_error_is_judged_by_the_networks_behind_it() -> None:
+    """One that may be over soon is tried again; what stays wrong ends the start."""
+    for cause, said in (
+        (ConnectionRefusedError(errno.ECONNREFUSED, "geheim"), "LibraryError, from ConnectionRefusedError: Connection"),
+        (TimeoutError("geheim"), "LibraryError, from TimeoutError)"),
+        (socket.gaierror(socket.EAI_AGAIN, "geheim"), "LibraryError, from gaierror)"),
+    ):
+        with pytest.raises(TokenUnavailable) as caught:
+            from_provider(raises_behind(cause, LibraryError("geheim")), 0)
+        assert said in caught.value.message and "geheim" not in caught.value.message
+    for other in (ssl.SSLCertVerificationError(1, "geheim"), ValueError("geheim")):
+        with pytest.raises(TokenFailed, match="raised LibraryError: it must"):
+            from_provider(raises_behind(other, LibraryError("geheim")), 0)
+    circle = LibraryError("geheim")
+    circle.__context__ = RuntimeError("geheim")
+    circle.__context__.__context__ = circle
+    with pytest.raises(TokenFailed, match="raised LibraryError"):
+        from_provider(raises(circle), 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(503, TokenUnavailable), (429, TokenUnavailable), (401, TokenFailed), (404, TokenFailed)]
+)
+def test_an_answer_of_a_providers_endpoint_is_told_by_its_status(status: int, kind: type[KafkaError]) -> None:
+    of_urllib = urllib.error.HTTPError(URL, status, "geheim", Message(), None)
+    for error in (answered(status), of_urllib):
+        with pytest.raises(kind, match=f"HTTP status {status}") as caught:
+            from_provider(raises(error), 0)
+        assert "geheim" not in caught.value.message
+
+
+def test_a_token_that_is_tried_again_is_told_once_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """A consumer that gets no connection gets no records, and says nothing else."""
+    made = Fetches(*[TokenUnavailable("down")] * 3, TokenUnavailable("busy"), Token("a", 10.0), TokenFailed("no more"))
+    for _ in range(4):
+        assert not made.source.ready()
+        made.settle()
+        with pytest.raises(TokenUnavailable):
+            made.source.ready()
+        made.clock.advance(PAUSE_S)
+    assert [row.getMessage() for row in caplog.records] == [
+        f"The token for Kafka could not be fetched, and will be tried again: {why}." for why in ("down", "busy")
+    ]
+    made.source.ready()
+    made.settle()
+    assert made.source.ready()
+    made.clock.advance(9)
+    made.source.ready()
+    made.settle()
+    assert made.source.ready() and "could not be renewed, and will be tried again: no more." in caplog.text
 
 
 @pytest.mark.parametrize(
