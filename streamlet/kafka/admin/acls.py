@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import TypeVar
 
 from streamlet.base.errors import BadInput
-from streamlet.kafka.admin.errors import Answers, item_error
+from streamlet.kafka.admin.errors import Answers, admin_error, item_error
 from streamlet.kafka.arguments import one_or_several, several
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.protocol.messages import acls as wire
@@ -263,24 +263,38 @@ def delete_request(filters: Iterable[AclBindingFilter]) -> wire.DeleteAclsReques
     )
 
 
-def read_deleted(
-    filters: Sequence[AclBindingFilter], response: wire.DeleteAclsResponse
-) -> Answers[AclBindingFilter, list[AclBinding]]:
-    """Return what each filter has deleted.
+Deleted = dict[AclBindingFilter, set[AclBinding]]
+"""What the tries of one call have deleted so far."""
 
-    A rule that stayed is the filter's error.
+
+def read_deleted(
+    filters: Sequence[AclBindingFilter], response: wire.DeleteAclsResponse, deleted: Deleted
+) -> Answers[AclBindingFilter, list[AclBinding]]:
+    """Return what each filter has deleted, also in earlier tries.
+
+    ``deleted`` has those of earlier tries, and gets those of this one. Where a rule stayed that fits a filter, its
+    error is an AdminError with ``errors`` and ``results`` by rule.
     """
     answers: Answers[AclBindingFilter, list[AclBinding]] = Answers()
+    needs = "ALTER on the cluster"
     for wanted, row in zip(filters, response.filter_results, strict=False):
-        gone: list[AclBinding] = []
-        needs = "ALTER on the cluster"
-        fault: KafkaError | None = item_error(row.error_code, f"Deleting {wanted}", row.error_message, needs)
+        gone = deleted.setdefault(wanted, set())
+        stayed: dict[AclBindingFilter | AclBinding, KafkaError] = {}
+        fault = item_error(row.error_code, f"Deleting {wanted}", row.error_message, needs)
+        if fault is not None:
+            stayed[wanted] = fault
         for match in row.matching_acls:
             binding = _binding(match.resource_type, match.resource_name, match.pattern_type, match)
             kept = item_error(match.error_code, f"Deleting {binding}", match.error_message, needs)
-            fault = fault or kept
-            gone += [] if kept else [binding]
-        answers.put(wanted, sorted(gone, key=str), fault)
+            if kept is None:
+                gone.add(binding)
+            else:
+                stayed[binding] = kept
+        told = sorted(gone, key=str)
+        # Rule: what was deleted is told also where something stayed: it is gone, and nobody could name it any more.
+        if stayed and (told or fault is None):
+            fault = admin_error(stayed, dict.fromkeys(told))
+        answers.put(wanted, told, fault)
     return answers
 
 

@@ -504,14 +504,21 @@ class Admin:
         *,
         timeout: float | None = None,
     ) -> dict[AclBindingFilter, list[AclBinding]]:
-        """Delete all ACLs that fit one of the filters; return what each of them has deleted."""
+        """Delete all ACLs that fit one of the filters; return what each of them has deleted.
+
+        Where some could not be deleted, the filter's own error is an AdminError: its ``errors`` has the rules that
+        stayed, its ``results`` those that are gone.
+        """
         wanted = acls.filters_of(filters)
+        deleted: acls.Deleted = {}
         with self._call(timeout) as call:
 
             def make(
                 share: Sequence[AclBindingFilter], _broker: Broker | None
             ) -> AdminCall[AclBindingFilter, list[AclBinding]]:
-                return AdminCall(acls.delete_request(share), lambda response: acls.read_deleted(share, response))
+                return AdminCall(
+                    acls.delete_request(share), lambda response: acls.read_deleted(share, response, deleted)
+                )
 
             return call.run(wanted, Anywhere(), make).value()
 

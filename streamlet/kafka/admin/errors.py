@@ -92,9 +92,7 @@ def admin_error(errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) ->
     kind: type[AdminError] = AdminError
     if len(kinds) == 1:
         only = kinds.pop()
-        # So that `except TopicAlreadyExists` works as with the client's other calls. The class is made once for each
-        # kind: two classes of one name would not catch each other.
-        kind = _combined.setdefault(only, type(only.__name__, (AdminError, only), {"__doc__": only.__doc__}))
+        kind = only if issubclass(only, AdminError) else _combined_with(only)
     told = _told(errors)
     if len(errors) == 1 and not results:
         return kind(told[0], errors, results)
@@ -104,6 +102,15 @@ def admin_error(errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) ->
     if len(told) > _LISTED:
         message += f" ({len(told) - _LISTED} more: see the error's attribute `errors`.)"
     return kind(message, errors, results)
+
+
+def _combined_with(kind: type[KafkaError]) -> type[AdminError]:
+    # So that `except TopicAlreadyExists` works as with the client's other calls. The class is made once for each kind:
+    # two classes of one name would not catch each other.
+    found = _combined.get(kind)
+    if found is None:
+        found = _combined[kind] = type(kind.__name__, (AdminError, kind), {"__doc__": kind.__doc__})
+    return found
 
 
 def _told(errors: Mapping[Any, KafkaError]) -> list[str]:

@@ -15,6 +15,8 @@ from streamlet.kafka.admin import (
     PatternType,
     acls,
 )
+from streamlet.kafka.admin.errors import AdminError, admin_error
+from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.protocol.messages import acls as wire
 
 READ = AclBinding(AclResourceType.TOPIC, "lines", "User:alice", AclOperation.READ)
@@ -103,25 +105,48 @@ def test_each_rule_and_each_filter_has_an_outcome_of_its_own() -> None:
     told = acls.read_created([READ, NEVER], wire.CreateAclsResponse(results=results[:1]))
     assert list(told.results) == [READ] and not told.errors  # `Rounds` names what got no answer
 
-    def match(code: int, name: str) -> wire.DeleteAclsMatchingAcl:
-        return wire.DeleteAclsMatchingAcl(
-            error_code=code,
-            resource_type=2,
-            resource_name=name,
-            pattern_type=3,
-            principal="User:a",
-            host="*",
-            operation=3,
-            permission_type=3,
-        )
-
     wanted = [AclBindingFilter(principal="User:a"), AclBindingFilter(host="1.2.3.4"), AclBindingFilter(host="5.6.7.8")]
     rows = (
         wire.DeleteAclsFilterResult(error_code=0, matching_acls=(match(0, "t"), match(-1, "u"))),
         wire.DeleteAclsFilterResult(error_code=0, matching_acls=(match(0, "u"), match(0, "t"))),
         wire.DeleteAclsFilterResult(error_code=42, error_message="odd"),
     )
-    gone = acls.read_deleted(wanted, wire.DeleteAclsResponse(filter_results=rows))
+    gone = acls.read_deleted(wanted, wire.DeleteAclsResponse(filter_results=rows), {})
     assert [one.resource_name for one in gone.results[wanted[1]]] == ["t", "u"]
-    assert "Deleting ALLOW User:a READ on TOPIC u" in gone.errors[wanted[0]].message
     assert "Deleting ACLs with host=5.6.7.8" in gone.errors[wanted[2]].message
+    assert not isinstance(gone.errors[wanted[2]], AdminError)
+
+
+def match(code: int, name: str) -> wire.DeleteAclsMatchingAcl:
+    return wire.DeleteAclsMatchingAcl(
+        error_code=code,
+        resource_type=2,
+        resource_name=name,
+        pattern_type=3,
+        principal="User:a",
+        host="*",
+        operation=3,
+        permission_type=3,
+    )
+
+
+def test_of_rules_that_stayed_and_rules_that_are_gone_each_is_told() -> None:
+    """What is gone can be found by nobody any more. A later try of the call adds to it."""
+    wanted, deleted = AclBindingFilter(principal="User:a"), dict[AclBindingFilter, set[AclBinding]]()
+
+    def read(code: int, *matches: wire.DeleteAclsMatchingAcl) -> KafkaError:
+        row = wire.DeleteAclsFilterResult(error_code=code, error_message="busy", matching_acls=matches)
+        return acls.read_deleted([wanted], wire.DeleteAclsResponse(filter_results=(row,)), deleted).errors[wanted]
+
+    partly = read(0, match(0, "t"), match(7, "u"), match(7, "v"))
+    assert isinstance(partly, AdminError) and isinstance(partly, e.BrokerRequestTimedOut) and partly.retriable
+    assert [one.resource_name for one in partly.errors] == ["u", "v"]
+    assert [one.resource_name for one in partly.results] == ["t"]
+    again = read(0, match(0, "u"), match(31, "v"))
+    assert isinstance(again, AdminError) and [one.resource_name for one in again.errors] == ["v"]
+    assert [one.resource_name for one in again.results] == ["t", "u"]
+    refused = read(31)
+    assert isinstance(refused, AdminError) and list(refused.errors) == [wanted] and len(refused.results) == 2
+    whole = admin_error({wanted: again}, {})
+    assert isinstance(whole, e.ClusterAuthorizationFailed) and whole.errors[wanted] is again
+    assert whole.message.startswith("ACLs with principal=User:a: 1 of 3 failed; the others succeeded. Deleting ALLOW")
