@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import base64
 import http.client
+import io
 import json
 import logging
 import os
 import re
+import socket
 import ssl
 import threading
 import time
@@ -322,18 +324,17 @@ def _from_endpoint(settings: SecuritySettings) -> Token:
     # Only http and https come here: the settings are checked.
     request = urllib.request.Request(url, urllib.parse.urlencode(form).encode(), headers, method="POST")  # noqa: S310
     limit_s = settings.sasl_login_read_timeout_ms / 1000
-    ends_s = time.monotonic() + limit_s
+    late = TokenUnavailable(
+        f"the token endpoint {url} has not answered whole within {limit_s:.3g} s (sasl_login_read_timeout_ms)"
+    )
     try:
-        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
-        if url.lower().startswith("https:"):
-            handlers.append(urllib.request.HTTPSHandler(context=endpoint_trust(settings)))
-        opener = urllib.request.build_opener(*handlers)
-        with opener.open(request, timeout=limit_s) as response:
-            body = _whole(url, response, limit_s, ends_s)
+        in_time = _InTime(endpoint_trust(settings), time.monotonic() + limit_s, late)
+        with urllib.request.build_opener(_NoRedirect(), in_time).open(request, timeout=limit_s) as response:
+            body = _whole(response)
     except SettingError as err:  # a file that was there when the client was made
         raise TokenFailed(err.message.rstrip(".")) from err
     except urllib.error.HTTPError as err:
-        _refused(url, err, limit_s, ends_s)
+        _refused(url, err)
     except (OSError, http.client.HTTPException) as err:
         reason = getattr(err, "reason", None) or err
         if isinstance(reason, ssl.SSLCertVerificationError):
@@ -361,9 +362,63 @@ def endpoint_trust(settings: SecuritySettings) -> ssl.SSLContext:
     return context
 
 
-def _whole(url: str, response: Any, limit_s: float, ends_s: float) -> bytes:  # Any: HTTPResponse, which mypy loses
-    """Return an answer's body, one byte more than allowed at most. Raises TokenUnavailable after ``ends_s``."""
-    # Rule: in pieces, with one deadline. The time-out of a socket begins again with each drop that comes.
+class _InTime(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Reads an answer, status and headers too, until a deadline."""
+
+    def __init__(self, context: ssl.SSLContext, ends_s: float, late: TokenUnavailable) -> None:
+        urllib.request.HTTPSHandler.__init__(self, context=context)
+        self._trust, self._ends_s, self._late = context, ends_s, late
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._connection, req)
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._tls_connection, req)
+
+    def _connection(self, host: str, **settings: Any) -> http.client.HTTPConnection:  # Any: urllib's
+        return self._bounded(http.client.HTTPConnection(host, **settings))
+
+    def _tls_connection(self, host: str, **settings: Any) -> http.client.HTTPConnection:
+        return self._bounded(http.client.HTTPSConnection(host, context=self._trust, **settings))
+
+    def _bounded(self, connection: http.client.HTTPConnection) -> http.client.HTTPConnection:
+        def response(sock: socket.socket, **settings: Any) -> http.client.HTTPResponse:
+            made = http.client.HTTPResponse(sock, **settings)
+            made.fp = io.BufferedReader(_Deadline(made.fp.detach(), sock, self._ends_s, self._late))
+            return made
+
+        connection.response_class = response  # type: ignore[assignment]  # it is only called, as the class is
+        return connection
+
+
+class _Deadline(io.RawIOBase):
+    """The bytes of a socket until a deadline."""
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket, ends_s: float, late: TokenUnavailable) -> None:
+        self._raw, self._sock, self._ends_s, self._late = raw, sock, ends_s, late
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:  # Any: a writable buffer
+        # Rule: less time for each read. The time-out of a socket begins again with each drop that comes, and drops of
+        # a status or of headers are read by the library, in a loop of its own.
+        left_s = self._ends_s - time.monotonic()
+        if left_s <= 0:
+            raise self._late
+        self._sock.settimeout(left_s)
+        try:
+            return self._raw.readinto(buffer)
+        except TimeoutError:
+            raise self._late from None
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def _whole(response: Any) -> bytes:  # Any: HTTPResponse, which mypy loses
+    """Return an answer's body, one byte more than allowed at most."""
     body = bytearray()
     while len(body) <= _MOST_BYTES:
         piece = response.read1(_MOST_BYTES + 1 - len(body))
@@ -372,18 +427,14 @@ def _whole(url: str, response: Any, limit_s: float, ends_s: float) -> bytes:  # 
             if response.length:
                 raise http.client.IncompleteRead(b"", response.length)
             break
-        if time.monotonic() >= ends_s:
-            raise TokenUnavailable(
-                f"the token endpoint {url} has not answered whole within {limit_s:.3g} s (sasl_login_read_timeout_ms)"
-            )
     return bytes(body)
 
 
-def _refused(url: str, err: urllib.error.HTTPError, limit_s: float, ends_s: float) -> Never:
+def _refused(url: str, err: urllib.error.HTTPError) -> Never:
     with err:
         code = err.code
         try:
-            told = json.loads(_whole(url, err.fp, limit_s, ends_s))
+            told = json.loads(_whole(err.fp))
         except (ValueError, OSError, TokenUnavailable, http.client.HTTPException, RecursionError):
             told = None
     if code >= 500 or code in _RETRIED:

@@ -9,6 +9,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ class Endpoint:
         self.held.set()
         self.drops = False
         """Whether the body comes a byte at a time, for as long as somebody reads it."""
+        self.header_drops = False
+        """The same of a header."""
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -57,15 +60,21 @@ class Endpoint:
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)
+                if endpoint.header_drops:
+                    self.flush_headers()
+                    self.drop(b"X-Drops: ")
                 self.end_headers()
-                deadline = time.monotonic() + PATIENCE_S
-                while endpoint.drops and time.monotonic() < deadline:
-                    try:
-                        self.wfile.write(b" ")
-                    except OSError:
-                        return
-                    time.sleep(0.02)
+                if endpoint.drops:
+                    self.drop(b"")
                 self.wfile.write(body)
+
+            def drop(self, first: bytes) -> None:
+                deadline = time.monotonic() + PATIENCE_S
+                with suppress(OSError):
+                    self.wfile.write(first)
+                    while time.monotonic() < deadline:
+                        self.wfile.write(b" ")
+                        time.sleep(0.02)
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -233,6 +242,18 @@ def test_an_endpoint_that_answers_in_drops_is_given_up(
     settings = SecuritySettings(**grant(endpoint, sasl_login_read_timeout_ms=400))
     with pytest.raises(kind, match=said):
         fetcher_of(settings)()
+
+
+@pytest.mark.parametrize("status", [200, 401])
+def test_an_endpoint_whose_headers_come_in_drops_is_given_up(endpoint: Endpoint, status: int) -> None:
+    """The library reads them in a loop of its own; the thread that asks would live as long as the drops."""
+    endpoint.gives((status, {"access_token": "tok-1", "expires_in": 60}))
+    endpoint.header_drops = True
+    settings = SecuritySettings(**grant(endpoint, sasl_login_read_timeout_ms=400))
+    start = time.monotonic()
+    with pytest.raises(TokenUnavailable, match=r"has not answered whole within 0\.4 s"):
+        fetcher_of(settings)()
+    assert time.monotonic() - start < AT_ONCE_S
 
 
 def test_the_endpoints_authority_is_named_also_where_brokers_speak_no_tls(
