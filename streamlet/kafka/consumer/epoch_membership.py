@@ -129,6 +129,7 @@ class EpochBeat:
 
     request: ConsumerGroupHeartbeatRequest
     number: int
+    acknowledges: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,8 @@ class EpochMembership:
     """The share that the user's thread has answered last, and those given since: it may be taking any of them."""
     _told: tuple[str, ...] | None = None
     """Topics that the coordinator has heard of; None: the next heartbeat is full."""
+    _told_before: tuple[str, ...] | None = None
+    """The same without the heartbeat under way."""
     _number: int = 0
     _awaited: int | None = None
     """Number of the heartbeat whose answer is awaited."""
@@ -178,6 +181,10 @@ class EpochMembership:
     _failures: int = 0
     _refused_s: float = float("-inf")
     """When the user was last given an error that ends nothing."""
+    _refusals: int = 0
+    """How often the topics were refused since they were taken last."""
+    _topics_not_before_s: float = float("-inf")
+    """When refused topics may be named again."""
     _to_leave: bool = False
     """Whether the coordinator still has this member, whose membership has ended."""
     _sent_s: float = 0.0
@@ -198,7 +205,9 @@ class EpochMembership:
         """Name other topics from now on."""
         # Rule: this joins nothing. The membership may be lost while the user's thread, which subscribes, has not heard
         # of it: it still reads what is lost, and would commit that under the epoch of the next membership.
-        self._topics = tuple(sorted(topics))
+        wanted = tuple(sorted(topics))
+        if wanted != self._topics:
+            self._topics, self._topics_not_before_s = wanted, float("-inf")
 
     def reconciled(self, owned: PartitionsById, share: PartitionsById) -> None:
         """Take in what the user's thread reads now; the coordinator must hear of it.
@@ -244,7 +253,7 @@ class EpochMembership:
         if not self.coordinator_known:
             self._searching = True
             return FindCoordinator()
-        if self._awaited is None and (self._at_once() or now_s >= self._due_s):
+        if self._awaited is None and (self._at_once(now_s) or now_s >= self._due_s):
             return self._beat(now_s)
         return None
 
@@ -256,7 +265,9 @@ class EpochMembership:
             return float("inf")
         wait = float("inf")
         if not self._searching and (self._awaited is None or not self.coordinator_known):
-            due_s = now_s if self._at_once() or not self.coordinator_known else self._due_s
+            due_s = now_s if self._at_once(now_s) or not self.coordinator_known else self._due_s
+            if self._told != self._topics:
+                due_s = min(due_s, self._topics_not_before_s)
             wait = max(due_s, self._not_before_s) - now_s
         if self.epoch > JOINING_EPOCH:
             wait = min(wait, self.polled_s + self.settings.max_poll_interval_s - now_s)
@@ -268,13 +279,19 @@ class EpochMembership:
         waits = self.state is EpochState.FENCED or (self.state is EpochState.JOINING and not self.coordinator_known)
         return self._to_leave and not waits
 
-    def _at_once(self) -> bool:
+    def _at_once(self, now_s: float) -> bool:
         """Return whether the next heartbeat must not wait for its time."""
-        return self._told != self._topics or self.state is EpochState.ACKNOWLEDGING
+        return self._names_topics(now_s) or self.state is EpochState.ACKNOWLEDGING
+
+    def _names_topics(self, now_s: float) -> bool:
+        # Rule: refused topics are left out now and then. A broker refuses such a heartbeat before the coordinator sees
+        # it, and to that one the member would be silent until its session ends.
+        due = self.epoch == JOINING_EPOCH or now_s >= self._topics_not_before_s
+        return due and self._told != self._topics
 
     def _beat(self, now_s: float) -> EpochBeat:
         settings, full = self.settings, self._told is None
-        acknowledges = self.state is EpochState.ACKNOWLEDGING
+        acknowledges, names = self.state is EpochState.ACKNOWLEDGING, self._names_topics(now_s)
         request = ConsumerGroupHeartbeatRequest(
             group_id=settings.group_id,
             member_id=settings.member_id,
@@ -282,18 +299,20 @@ class EpochMembership:
             instance_id=settings.group_instance_id,
             rack_id=settings.rack if full else None,
             rebalance_timeout_ms=int(settings.max_poll_interval_s * 1000) if full else -1,
-            subscribed_topic_names=self._topics if self._told != self._topics else None,
+            subscribed_topic_names=self._topics if names else None,
             server_assignor=settings.assignor if full else None,
             topic_partitions=_as_rows(self._may_read()) if full or acknowledges else None,
         )
-        self._told = self._topics
+        self._told_before = self._told
+        if names:
+            self._told = self._topics
         self._number += 1
         self._awaited, self._sent_s = self._number, now_s
         if acknowledges:
             # A share that is not answered yet is to be acknowledged too, even where it leaves nothing to do.
             answered = len(self._shares) == 1
             self._move(EpochState.STABLE if answered and self._owned == self._target else EpochState.RECONCILING)
-        return EpochBeat(request, self._number)
+        return EpochBeat(request, self._number, acknowledges)
 
     def _may_read(self) -> PartitionsById:
         """Return all that the user's thread may read before the next answer."""
@@ -355,6 +374,8 @@ class EpochMembership:
         if beat.number != self._awaited:
             return  # of a membership that has ended since
         self._awaited, self._failures = None, 0
+        if self._told == self._topics:
+            self._refusals, self._topics_not_before_s = 0, float("-inf")
         self._taken_s = self._sent_s
         self.epoch = answer.member_epoch
         # Rule: the same object until the epoch moves. A refused commit ends the membership whose object it was made
@@ -392,7 +413,7 @@ class EpochMembership:
         else:
             explained = self._explained(error, answer.error_message if answer is not None else None)
             if isinstance(error, TopicAuthorizationFailed):
-                self._refuse(explained, now_s)
+                self._refuse(beat, explained, now_s)
             else:
                 self._fatal(explained)
 
@@ -434,9 +455,9 @@ class EpochMembership:
         if isinstance(error, UnreleasedInstanceId):
             return UnreleasedInstanceId(
                 f"Joining group {group!r} with the group_instance_id {instance!r}",
-                "Each static member needs an id of its own: stop that member, or rename this one. If it was killed, "
-                "poll again once its session is over (the broker's group.consumer.session.timeout.ms, 45 s unless "
-                "set).",
+                "Each static member needs an id of its own: if both are to run, rename one of the two. If the other is "
+                "closing, or was killed, poll again: the id is free once it has left, at the latest when its session "
+                "is over (the broker's group.consumer.session.timeout.ms, 45 s unless set).",
             )
         if isinstance(error, (UnsupportedVersion, UnsupportedVersionByBroker)):
             why = (detail or error.message).rstrip(".")
@@ -464,8 +485,14 @@ class EpochMembership:
         self._failures += 1
         self._not_before_s = now_s + self.settings.retry.delay(self._failures, self.uniform)
 
-    def _refuse(self, error: KafkaError, now_s: float) -> None:
-        self._put_off(now_s)
+    def _refuse(self, beat: EpochBeat, error: KafkaError, now_s: float) -> None:
+        if self.epoch == JOINING_EPOCH:
+            self._put_off(now_s)
+        if beat.acknowledges:
+            self._move(EpochState.ACKNOWLEDGING)  # at once, without the topics
+        self._told = self._told_before
+        self._refusals += 1
+        self._topics_not_before_s = now_s + self.settings.retry.delay(self._refusals, self.uniform)
         # Rule: once a poll. The question is asked again and again, also while the user works, and each poll raises one.
         if self.polled_s > self._refused_s:
             self._refused_s = now_s
@@ -494,6 +521,7 @@ class EpochMembership:
         self.epoch, self.identity = JOINING_EPOCH, NO_GENERATION
         self._target, self._owned, self._shares = NOTHING, NOTHING, []
         self._told = self._awaited = None
+        self._refusals, self._topics_not_before_s = 0, float("-inf")
 
 
 def _as_rows(owned: PartitionsById) -> tuple[MemberTopicPartitions, ...]:

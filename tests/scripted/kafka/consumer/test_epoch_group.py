@@ -313,7 +313,7 @@ def test_c5_what_is_asked_back_while_the_listener_takes_it_is_given_up_after_it(
     ("code", "kind", "words"),
     [
         (35, UnsupportedVersion, "Kafka 4.0 or later.*set group_protocol='classic'"),
-        (111, UnreleasedInstanceId, "stop that member, or rename this one"),
+        (111, UnreleasedInstanceId, "rename one of the two.*poll again: the id is free once it has left"),
     ],
 )
 def test_c5_a_refusal_is_raised_by_each_poll_until_it_is_over(

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -383,7 +384,7 @@ def test_c5_without_a_coordinator_nobody_is_told_and_the_end_does_not_wait() -> 
     [
         (35, UnsupportedVersion, "brokers of Kafka 4.0 or later.*or set group_protocol='classic'"),
         (82, MembershipFenced, "group_instance_id 'i', and has taken this one's place"),
-        (111, KafkaError, "with the group_instance_id 'i'.*poll again once its session is over"),
+        (111, KafkaError, "with the group_instance_id 'i'.*If the other is closing, or was killed, poll again"),
         (112, KafkaError, "UnsupportedAssignor.*The coordinator says: uniform, range"),
         (69, KafkaError, "members of the classic protocol.*group.consumer.migration.policy"),
         (30, KafkaError, "GroupAuthorizationFailed"),
@@ -409,8 +410,8 @@ def test_c5_a_topic_that_may_not_be_read_is_told_and_the_membership_stays() -> N
     member = stable(0)
     owned = member.identity
     member.subscribe(frozenset({"t", "secret"}))
+    answer = ConsumerGroupHeartbeatResponse(error_code=29, error_message="secret")
     for now_s in (1.0, 2.0):
-        answer = ConsumerGroupHeartbeatResponse(error_code=29, error_message="secret")
         member.beat_answered(beat(member, now_s), answer, now_s)
         assert member.step(now_s + 0.05) is None, "a pause first"
     (refused,) = member.news
@@ -418,11 +419,49 @@ def test_c5_a_topic_that_may_not_be_read_is_told_and_the_membership_stays() -> N
     with pytest.raises(TopicAuthorizationFailed, match=r"keeps what it reads.*The coordinator says: secret"):
         raise refused.error
     assert (member.state, member.identity) == (EpochState.STABLE, owned)
-    request = beat(member, 3.0).request
-    assert (request.member_epoch, request.topic_partitions) == (1, says(0))
+    again = beat(member, 3.0)
+    assert (again.request.member_epoch, again.request.subscribed_topic_names) == (1, ("secret", "t"))
     member.polled_s = 3.0
-    member.beat_answered(EpochBeat(request, member._number), answer, 3.0)
+    member.beat_answered(again, answer, 3.0)
     assert len(member.news) == 2
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_c5_while_topics_are_refused_heartbeats_without_them_keep_the_session(lost: bool) -> None:
+    """The broker refuses such a heartbeat before the coordinator sees it: to it the member would be silent."""
+    member = stable(0)
+    member.subscribe(frozenset({"t", "secret"}))
+    now_s, taken, asked = 1.0, [0.0], 0
+    if lost:
+        member.beat_failed(beat(member, now_s), Disconnected("cut"), now_s)
+        member.coordinator_known = True
+    for _ in range(400):
+        now_s += max(member.next_wake_s(now_s), 0.01)
+        member.polled_s = now_s
+        sent = beat(member, now_s).request
+        refused = sent.subscribed_topic_names is not None
+        answer = ConsumerGroupHeartbeatResponse(error_code=29) if refused else unchanged(1)
+        member.beat_answered(EpochBeat(sent, member._number), answer, now_s)
+        asked += refused
+        if not refused:
+            assert not lost or sent.topic_partitions == says(0), "the epoch before is taken from who says what it reads"
+            taken.append(now_s)
+    assert asked > 300 and max(late - early for early, late in pairwise(taken)) < 7
+    member.subscribe(T)
+    assert member._at_once(now_s) is lost and member.state is EpochState.STABLE
+
+
+def test_c5_an_acknowledgement_that_is_refused_with_the_topics_is_said_again_without_them() -> None:
+    member = stable(0, 1)
+    member.beat_answered(beat(member, 5.0), given_to(0), 5.0)
+    takes(member, 0)
+    member.subscribe(frozenset({"t", "secret"}))
+    both = beat(member, 5.0)
+    assert (both.request.topic_partitions, both.request.subscribed_topic_names) == (says(0), ("secret", "t"))
+    member.beat_answered(both, ConsumerGroupHeartbeatResponse(error_code=29), 5.0)
+    again = beat(member, 5.0)
+    assert (again.request.topic_partitions, again.request.subscribed_topic_names) == (says(0), None)
+    assert member.state is EpochState.STABLE
 
 
 @pytest.mark.parametrize(("code", "leaves"), [(30, True), (112, True), (82, False)])
@@ -479,15 +518,17 @@ class Reader:
     under_way: EpochBeat | None = None
     answer: ConsumerGroupHeartbeatResponse | None = None
     """What the coordinator says to it; None before it has come there."""
+    forbidden: bool = False
+    """Whether the broker refuses heartbeats that name topics; the coordinator does not see them."""
 
     # -- the user's thread
 
     def join(self, now_s: float) -> None:
         self.wishes.append(partial(self.member.join, T, now_s))
 
-    def subscribe(self, now_s: float) -> None:
-        """Subscribe again, to the same."""
-        self.wishes.append(partial(self.member.subscribe, T)) if self.given is not None else self.join(now_s)
+    def subscribe(self, now_s: float, topics: frozenset[str]) -> None:
+        """Subscribe to others, too, which have no partitions."""
+        self.wishes.append(partial(self.member.subscribe, topics)) if self.given is not None else self.join(now_s)
 
     def poll(self, now_s: float, unnamed: frozenset[int] = frozenset()) -> None:
         """Begin to take a share, but for what has no name yet, or end that."""
@@ -501,7 +542,7 @@ class Reader:
         for news in heard:
             if isinstance(news, Assigned):
                 self.given, self.unanswered = news.partitions, True
-            else:
+            elif not isinstance(news, TopicsRefused):
                 assert isinstance(news, MembershipLost), news
                 self.drop()
                 self.join(now_s)
@@ -558,8 +599,11 @@ class Reader:
 
     def _arrive(self, group: PlayedCoordinator) -> None:
         """Have the coordinator take what is under way: one connection keeps the order."""
-        if self.under_way is not None and self.answer is None:
-            self.answer = group.answer(self.under_way.request)
+        if self.under_way is None or self.answer is not None:
+            return
+        request = self.under_way.request
+        refused = self.forbidden and request.subscribed_topic_names is not None
+        self.answer = ConsumerGroupHeartbeatResponse(error_code=29) if refused else group.answer(request)
 
 
 def no_partition_has_two_readers(readers: list[Reader], group: PlayedCoordinator) -> None:
@@ -592,6 +636,7 @@ def test_c5_members_share_everything_out_whatever_is_lost_and_no_two_read_the_sa
         now += 61.0 * (rng.randrange(20) == 0)
         no_partition_has_two_readers(readers, group)
     for reader in readers:
+        reader.forbidden = False
         if not reader.wanted:
             group.remove(reader.member.settings.member_id)  # its session ends, where nobody could be told
     # One whose share changed there and back in answers that were lost has nothing to give back, and says nothing. Where
@@ -621,7 +666,8 @@ def an_accident(reader: Reader, group: PlayedCoordinator, now_s: float, rng: ran
             reader.wanted = not reader.wanted
             reader.join(now_s) if reader.wanted else reader.leave()
         case 2 if reader.wanted:
-            reader.subscribe(now_s)
+            reader.subscribe(now_s, T | rng.choice((T, {"a"}, {"b"})))
+            reader.forbidden = rng.random() < 0.3
         case 3 | 4 | 5 | 6 if reader.wanted:
             reader.poll(now_s, rng.choice((frozenset(), frozenset(), frozenset({0, 1}), frozenset({2}))))
         case _:
