@@ -1,6 +1,7 @@
 """Requests and answers of a classic membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; sharing out as the leader.
 
-What to send is decided by :class:`Membership`. Everything runs on the group's thread (``group_thread.py``).
+In Java these are parts of ``AbstractCoordinator`` and ``ConsumerCoordinator``. What to send is decided by
+:class:`Membership`. Everything runs on the group's thread (``group_thread.py``).
 """
 
 from __future__ import annotations

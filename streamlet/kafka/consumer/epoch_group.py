@@ -1,6 +1,7 @@
 """Requests and answers of a membership of the newer protocol (KIP-848): one API, ConsumerGroupHeartbeat.
 
-What to send is decided by :class:`EpochMembership`. Everything runs on the group's thread (``group_thread.py``).
+In Java this is the ``ConsumerHeartbeatRequestManager``. What to send is decided by :class:`EpochMembership`. Everything
+runs on the group's thread (``group_thread.py``).
 """
 
 from __future__ import annotations

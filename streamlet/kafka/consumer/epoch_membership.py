@@ -95,7 +95,9 @@ class EpochState(Enum):
 
 
 _OUTSIDE = frozenset({EpochState.UNSUBSCRIBED, EpochState.FENCED, EpochState.FATAL, EpochState.STALE})
+"""Nothing is sent in these (Java: ``isNotInGroup``), but for the leaving of a lost membership."""
 _WITH_EPOCH = frozenset({EpochState.RECONCILING, EpochState.ACKNOWLEDGING, EpochState.STABLE})
+"""A member that the coordinator knows, and that has a share."""
 _BACK = frozenset({EpochState.JOINING, EpochState.UNSUBSCRIBED})
 _ENDS = frozenset({EpochState.FENCED, EpochState.FATAL, EpochState.LEAVING})
 
@@ -174,11 +176,15 @@ class EpochMembership:
     _told_before: tuple[str, ...] | None = None
     """The same without the heartbeat under way."""
     _number: int = 0
+    """Of the last heartbeat."""
     _awaited: int | None = None
     """Number of the heartbeat whose answer is awaited."""
     _due_s: float = 0.0
+    """When the next heartbeat is due that has nothing new to say."""
     _not_before_s: float = 0.0
+    """When something may be sent again after a failure."""
     _failures: int = 0
+    """Failures in a row."""
     _refused_s: float = float("-inf")
     """When the user was last given an error that ends nothing."""
     _refusals: int = 0
@@ -188,6 +194,7 @@ class EpochMembership:
     _to_leave: bool = False
     """Whether the coordinator still has this member, whose membership has ended."""
     _sent_s: float = 0.0
+    """When the last heartbeat was sent."""
     _taken_s: float = 0.0
     """When the last heartbeat was sent that was taken: from then on the coordinator counts our silence."""
 

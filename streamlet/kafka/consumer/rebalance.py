@@ -500,7 +500,7 @@ class Rebalancer:
             self._client.metadata.request_update(reset_equivalent=False)
         if reconciliation.nothing_named(share):
             return
-        if reconciliation.taken(share):
+        if reconciliation.is_taken(share):
             if reconciliation.unanswered:
                 reconciliation.take(share)
                 thread.wish(partial(member.reconciled, share.by_id, share.given))

@@ -1,8 +1,9 @@
 """The share of a member of the newer protocol, by the names of its topics. Pure.
 
-The coordinator names topics by id. The share it gives is kept, and compared with the partitions taken whenever
-share, metadata or subscription change. So a name that is unknown yet, or a topic that is unsubscribed and subscribed
-again, needs no further word of the coordinator, which tells a share only when it changes.
+What Java's ``maybeReconcile`` finds out; the :class:`Rebalancer` acts on it. The coordinator names topics by id. The
+share it gives is kept, and compared with the partitions taken whenever share, metadata or subscription change. So a
+name that is unknown yet, or a topic that is unsubscribed and subscribed again, needs no further word of the
+coordinator, which tells a share only when it changes.
 """
 
 from __future__ import annotations
@@ -32,10 +33,13 @@ class Reconciliation:
     """The share of one member, and the part that it reads. User's thread."""
 
     _given: PartitionsById | None = None
+    """The share that the coordinator gave last; None: no member."""
     _taken: PartitionsById | None = None
+    """The partitions read, of it or of the one before; None before the first share is taken."""
     _names: dict[str, str] = field(default_factory=dict)
     """Topics of the share by id: metadata may lose one that is still read."""
     _seen: tuple[object, ...] = ()
+    """Share, cluster and topics that were compared last."""
     unanswered: bool = False
     """Whether the coordinator is still to hear of the share that was given last."""
 
@@ -81,7 +85,7 @@ class Reconciliation:
         # It is no empty share: a listener would hear of nothing, and then of all of it.
         return not share.by_id and bool(share.unnamed) and self._taken is None
 
-    def taken(self, share: NamedShare) -> bool:
+    def is_taken(self, share: NamedShare) -> bool:
         """Return whether all of this share that has names is read."""
         return share.by_id == self._taken
 

@@ -33,12 +33,12 @@ def test_c5_each_share_that_is_given_is_answered_once_also_the_one_that_is_read(
     one, cluster = Reconciliation(), cluster_of(a="A")
     one.give({"A": frozenset({0})})
     first = due(one, cluster)
-    assert first is not None and not one.taken(first)
+    assert first is not None and not one.is_taken(first)
     one.take(first)
     one.give({"A": frozenset({0, 1})})
     one.give({"A": frozenset({0})})
     again = due(one, cluster)
-    assert again is not None and one.taken(again) and one.unanswered
+    assert again is not None and one.is_taken(again) and one.unanswered
     one.take(again)
     assert due(one, cluster) is None and due(one, cluster_of(a="A")) is None and not one.unanswered
 
@@ -52,9 +52,9 @@ def test_c5_a_topic_whose_name_is_unknown_is_read_as_soon_as_it_is_known() -> No
     one.take(share)
     assert due(one, first) is None, "it is asked for once, until metadata has come"
     again = due(one, cluster_of(a="A", c="C"))
-    assert again is not None and one.taken(again) and again.unnamed == ("B",)
+    assert again is not None and one.is_taken(again) and again.unnamed == ("B",)
     both = due(one, cluster_of(a="A", b="B"))
-    assert both is not None and both.partitions == (A0, B0) and not one.taken(both)
+    assert both is not None and both.partitions == (A0, B0) and not one.is_taken(both)
 
 
 def test_c5_a_first_share_without_any_name_is_not_taken_for_an_empty_one() -> None:
@@ -64,7 +64,7 @@ def test_c5_a_first_share_without_any_name_is_not_taken_for_an_empty_one() -> No
     share = due(one, cluster_of())
     assert share is not None and one.nothing_named(share) and share.unnamed == ("A",)
     share = due(one, cluster_of(a="A"))
-    assert share is not None and not one.taken(share) and share.partitions == (A0,)
+    assert share is not None and not one.is_taken(share) and share.partitions == (A0,)
 
 
 def test_c5_a_topic_that_metadata_has_lost_is_still_read() -> None:
