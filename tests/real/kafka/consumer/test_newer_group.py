@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from confluent_kafka import Producer as TheirProducer
@@ -14,9 +15,17 @@ from confluent_kafka.admin import AdminClient
 
 from streamlet.devcluster import DevCluster
 from streamlet.devcluster.jvm import keeper_command
-from streamlet.kafka import Consumer, OffsetAndMetadata, Producer, TopicPartition
+from streamlet.kafka import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
+from streamlet.kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
+    UserScramCredentialUpsertion,
+)
+from streamlet.kafka.broker_errors import TopicAuthorizationFailed
 from streamlet.kafka.errors import KafkaError, UnsupportedVersion
-from tests.consumers import until
+from tests.consumers import Told, until
 from tests.patience import PATIENCE_S
 
 Make = Callable[..., Consumer]
@@ -111,6 +120,42 @@ def test_c5_a_static_member_of_the_newer_protocol_comes_back_to_its_partitions(
     until([again, other], lambda: bool(again.assignment()))
     assert again.assignment() == mine
     assert other.group_metadata().generation_id == epoch
+
+
+def test_c5_topics_that_may_not_be_described_do_not_end_the_session(
+    kafka4: DevCluster, make_topic: Callable[..., str], topic_name: Callable[[], str]
+) -> None:
+    """The broker refuses heartbeats that name them; without others the coordinator would hear none for 6 s."""
+    topic, secret, user = make_topic(kafka4), make_topic(kafka4), topic_name()
+    rule = AclBinding(AclResourceType.TOPIC, secret, f"User:{user}", AclOperation.DESCRIBE, AclPermissionType.DENY)
+    told = Told()
+    with Admin(bootstrap_servers=kafka4.bootstrap_servers) as admin:
+        admin.alter_user_scram_credentials(UserScramCredentialUpsertion(user, "pw", "SCRAM-SHA-256"))
+        admin.create_acls(rule)
+        one = Consumer(
+            bootstrap_servers=kafka4.secure_servers("SASL_PLAINTEXT"),
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="SCRAM-SHA-256",
+            sasl_plain_username=user,
+            sasl_plain_password="pw",
+            group_id=topic,
+            **NEWER,
+        )
+        with one:
+            one.subscribe(topic, listener=told)
+            until([one], lambda: len(one.assignment()) == 1)
+            one.subscribe([topic, secret], listener=told)
+            refused, deadline = 0, time.monotonic() + 8
+            while time.monotonic() < deadline:
+                try:
+                    one.poll(50)
+                except TopicAuthorizationFailed:
+                    refused += 1
+            admin.delete_acls(rule)
+            while len(one.assignment()) == 1:
+                with suppress(TopicAuthorizationFailed):
+                    one.poll(50)
+    assert refused > 1 and [what for what, _ in told.events] == ["assigned", "assigned", "revoked"]
 
 
 def test_c9_offsets_of_a_member_with_an_epoch_are_committed_in_a_transaction_and_a_lost_ones_are_not(
