@@ -258,7 +258,7 @@ class _Planning:
             yield (
                 f"{cls.__qualname__} answers for tuples later and from threads of its own (a KafkaBolt does), and a "
                 "DataFrame's row is done when its bolt returns.",
-                'Leave it out, and write the result: df.write.format("streamlet-kafka").',
+                'Leave it out, and let Spark write the result: df.write.parquet, df.write.format("streamlet-kafka").',
             )
         for sid in _streams(component):
             if not fields_of(self.topology, sid):

@@ -21,6 +21,9 @@ from streamlet.components.component import BoltPort
 from streamlet.components.context import TopologyContext
 from streamlet.model.spec import BOLT, ComponentSpec
 
+KEEP_SHARE = 0.8
+"""How much of the message time-out unwritten rows are kept: then their tuples fail."""
+
 _NUMBERS = {"max_rows": int, "max_bytes": int, "max_age_s": float, "idle_s": float}
 
 
@@ -55,7 +58,10 @@ class DataFrameSink(Bolt):
         self._written = self._files = 0
         self._failures = 0
         """Files in a row that could not be written."""
-        self._rests_until_s: float | None = None
+        self._again_s: float | None = None
+        """When to write, and to take tuples, again; None: nothing keeps it from that."""
+        self._keep_s = 0.0
+        """Seconds that rows are kept that could not be written."""
 
     @classmethod
     def spec(
@@ -138,12 +144,13 @@ class DataFrameSink(Bolt):
                 f"{timeout_s:g}: tuples are open until their file is written, and would time out and come again. Let "
                 "the time-out be twice max_age_s at least."
             )
+        self._keep_s = timeout_s * KEEP_SHARE
 
     def cleanup(self) -> None:
         """Write the rest. Raises FileNotWritten."""
         # The drain has waited for tracked tuples; these are untracked, or the drain was cut short.
         if self._count and (error := self._write()) is not None:
-            raise error
+            raise self._told(error, "The run is over, so tracked tuples come again in the next one")
 
     # -- tuples ---------------------------------------------------------------------------------------------
 
@@ -172,59 +179,79 @@ class DataFrameSink(Bolt):
         self.ack(batch)
 
     def on_timer(self) -> None:
-        """Write rows that are old enough; take tuples again after a failure."""
+        """Write rows that are old enough, or could not be written before."""
         now = self._now()
-        if self._rests_until_s is not None and now >= self._rests_until_s:
-            self._rests_until_s = None
+        if self._again_s is None:
+            self._roll(now)
+        elif now >= self._again_s:
+            self._again_s = None
             self._rest(False)
-        self._roll(now)
+            if self._count:
+                self._try()
         self.report_metric("rows_waiting", self._count)
         self.report_metric("rows_written", self._written)
         self.report_metric("files_written", self._files)
 
     def _roll(self, now: float) -> None:
-        if self._rule.due(self._count, self._bytes, self._first_s, self._latest_s, now):
-            error = self._write()
-            if error is not None:
-                self._complain(error, None)
+        due = self._rule.due(self._count, self._bytes, self._first_s, self._latest_s, now)
+        if due and self._again_s is None:
+            self._try()
 
-    def _write(self) -> FileNotWritten | None:
-        """Write the rows that wait as a file; ack their tuples, or fail them and return why."""
-        batches, rows, count = self._batches, self._rows, self._count
-        self._batches, self._rows, self._count, self._bytes = [], [], 0, 0
-        table = self._maker.arrow.Table.from_batches(rows, self._maker.schema)
+    def _try(self) -> None:
+        if (error := self._write()) is not None:
+            self._not_written(error)
+
+    def _write(self) -> Exception | None:
+        """Write the rows that wait as a file and ack their tuples; or return the error."""
+        table = self._maker.arrow.Table.from_batches(self._rows, self._maker.schema)
         path = self._folder / f"{self._name}-{self._files:06d}.parquet"
         try:
             write_whole(path, lambda file: self._maker.parquet.write_table(table, file))
         except (OSError, self._maker.arrow.ArrowException) as error:
-            return self._not_written(error, batches, count)
+            return error
         self._failures = 0
         self._files += 1
-        self._written += count
+        self._written += self._count
         # Rule: only now. A tuple that is acked before its file has its name on the disk is lost with the worker.
-        for batch in batches:
+        for batch in self._emptied():
             self.ack(batch)
         return None
 
-    def _not_written(self, error: Exception, batches: Sequence[Batch], count: int) -> FileNotWritten:
+    def _emptied(self) -> list[Batch]:
+        """Return the batches that wait, and have none."""
+        batches = self._batches
+        self._batches, self._rows, self._count, self._bytes = [], [], 0, 0
+        return batches
+
+    def _not_written(self, error: Exception) -> None:
+        """Keep the rows for another try, or fail their tuples."""
         self._failures += 1
         wait_s = rest_s(self._failures)
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        untracked = sum(batch.roots.count(0) for batch in batches)
-        lost = f" {untracked} of the tuples are not tracked: nobody sends them again." if untracked else ""
-        told = FileNotWritten(
-            f"{self.component_name} could not write a file of {count} rows into {self._folder} on "
-            f"{socket.gethostname()}: {why.rstrip('.')}. Nothing of it is left there. Their tuples have failed, and "
-            f"come again from their spouts; none is taken for {wait_s:g} s.{lost} Make room, or see to the folder's "
-            "permissions."
-        )
         # Rule: rest. Without it tuples would come and fail as fast as their spout sends them, and reach its limit of
         # tries while the disk is full.
-        self._rests_until_s = self._now() + wait_s
+        self._again_s = self._now() + wait_s
         self._rest(True)
-        for batch in batches:
+        if self._again_s - self._first_s < self._keep_s:
+            if self._failures == 1:
+                kept = f"Its rows are kept, and tried again for up to {self._keep_s:g} s; no tuple is taken meanwhile"
+                self._complain(self._told(error, kept), None)
+            return
+        told = self._told(
+            error, f"Its tuples have failed, and come again from their spouts; none is taken for {wait_s:g} s"
+        )
+        for batch in self._emptied():
             self.fail(batch, told)
-        return told
+        self._complain(told, None)
+
+    def _told(self, error: Exception, then: str) -> FileNotWritten:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        untracked = sum(batch.roots.count(0) for batch in self._batches)
+        lost = f" {untracked} of its tuples are not tracked: once failed, nobody sends them again." if untracked else ""
+        return FileNotWritten(
+            f"{self.component_name} could not write a file of {self._count} rows into {self._folder} on "
+            f"{socket.gethostname()}: {why.rstrip('.')}. Nothing of it is left there. {then}.{lost} Make room, or see "
+            "to the folder's permissions."
+        )
 
 
 def _read(key: str, value: Any) -> Any:

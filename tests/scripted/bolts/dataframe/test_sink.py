@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 
-from streamlet import BadInput, SettingError
+from streamlet import BadInput, SettingError, StreamletError
 from streamlet.bolts.dataframe import DataFrameSink, sink
 from streamlet.model.spec import ComponentSpec
 from streamlet.testing import BoltTester
@@ -70,25 +70,53 @@ def test_a_tuple_that_does_not_fit_fails_alone_and_says_why(tmp_path: Path) -> N
         assert len(tester.failed) == 3
 
 
-def test_on_a_full_disk_tuples_fail_none_is_taken_for_a_while_and_then_it_goes_on(
+def full(path: Path, write: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def give_while_full(tester: Any, monkeypatch: pytest.MonkeyPatch, *given: list[Any], seconds: float) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(sink, "write_whole", full)
+        tester.give(*given)
+        tester.advance(seconds)
+
+
+def test_while_a_disk_is_full_rows_are_kept_and_no_tuple_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, write: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with BoltTester(made(tmp_path, max_rows=2), sources=FIELDS, raise_errors=False) as tester:
-        with monkeypatch.context() as patched:
-            patched.setattr(sink, "write_whole", full)
-            tester.give(["a", 1.0], ["b", 2.0])
-        assert tester.failed == [["a", 1.0], ["b", 2.0]] and not tester.acked
+        tester.give(["a", 1.0])
+        give_while_full(tester, monkeypatch, ["b", 2.0], seconds=0.0)
+        give_while_full(tester, monkeypatch, ["c", 3.0], ["d", 4.0], seconds=10.0)
+        assert not tester.acked and not tester.failed
+        assert tester.metrics["rows_waiting"] == 2, "it rests"
         (raised,) = tester.errors
         assert "out could not write a file of 2 rows" in str(raised.error)
-        assert "No space left on device. Nothing of it is left there." in str(raised.error)
-        tester.give(["a", 1.0], ["b", 2.0])
-        assert not files(tmp_path), "it rests"
-        tester.advance(1.2)
-        assert rows(tmp_path) == [["a", 1.0], ["b", 2.0]] == tester.acked
+        assert "No space left on device. Nothing of it is left there. Its rows are kept" in str(raised.error)
+        tester.advance(10.0)
+        assert rows(tmp_path) == [["a", 1.0], ["b", 2.0], ["c", 3.0], ["d", 4.0]] == tester.acked
         assert len(tester.errors) == 1
+
+
+def test_when_a_disk_stays_full_tuples_fail_before_they_time_out_and_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with BoltTester(made(tmp_path, max_rows=2), sources=FIELDS, raise_errors=False) as tester:
+        give_while_full(tester, monkeypatch, ["a", 1.0], ["b", 2.0], seconds=24.0)
+        assert tester.failed == [["a", 1.0], ["b", 2.0]] and not tester.acked
+        assert "Its tuples have failed, and come again from their spouts" in str(tester.errors[-1].error)
+        tester.give(["a", 1.0], ["b", 2.0])
+        tester.advance(30.0)
+        assert rows(tmp_path) == [["a", 1.0], ["b", 2.0]] == tester.acked
+        assert len(tester.errors) == 2
+
+
+def test_a_stop_that_cannot_write_the_rest_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tester = BoltTester(made(tmp_path), sources=FIELDS)
+    tester.give(["a", 1.0])
+    monkeypatch.setattr(sink, "write_whole", full)
+    with pytest.raises(StreamletError, match=r"could not write a file of 1 rows .* come again in the next one"):
+        tester.close()
 
 
 def test_a_stop_writes_the_rest(tmp_path: Path) -> None:
