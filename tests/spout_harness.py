@@ -91,6 +91,14 @@ class Harness:
         return lambda: self.status(partition)["committed"] == offset
 
 
+def read_all(one: Harness, count: int) -> list[str]:
+    """Read, ack, commit; the values."""
+    taken = one.take(count)
+    one.spout.ack_many([tup_id for _, tup_id in taken])
+    one.until(one.committed(one.status()["position"]))
+    return [values[0] for values, _ in taken]
+
+
 @pytest.fixture
 def harness() -> Iterator[Callable[..., Harness]]:
     """``harness(config, conf={}, task_index=0, task_count=1 ...)``: a started spout, closed after the test."""

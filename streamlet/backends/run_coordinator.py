@@ -27,6 +27,7 @@ from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, R
 from streamlet.backends.folders import recreate_if_swept, run_folder
 from streamlet.backends.kernel_records import Memory, killed_for_memory, memory, processor
 from streamlet.backends.outcome import MOST_ERRORS, NOBODY_SENDS, RunFailed, check_end, tuples_text
+from streamlet.backends.partition_rows import PartitionRows
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import EXIT_FAILED, BadInput, StreamletError
 from streamlet.base.log_line import RUN, LogLine
@@ -124,8 +125,7 @@ class RunCoordinator:
         self.supervisor = self._make_supervisor()
         self.channels: dict[int, tuple[int, ControlChannel]] = {}
         self.beats: dict[int, Beat] = {}
-        self.partitions: dict[int, Any] = {}
-        """Worker -> the rows of its last heartbeat, which outlive it."""
+        self.partitions = PartitionRows()
         self.pids: dict[int, int] = {}
         self.places: dict[int, tuple[str, str]] = {}
         """Worker -> host and executor, of workers on Spark."""
@@ -370,6 +370,7 @@ class RunCoordinator:
             secret=self.secret if listen[0] == "unix" else b"",
             listen=listen,
             heartbeat_s=request.conf["streamlet.worker.heartbeat.secs"],
+            began=self.supervisor.began,
             debug=self.debug,
             keeps_log=request.keeps_log,
             page=self._new_page(worker, epoch),
@@ -497,7 +498,7 @@ class RunCoordinator:
         match message:
             case Beat():
                 self.beats[worker] = message
-                self.partitions[worker] = message.partitions
+                self.partitions.heard(worker, message.partitions)
                 supervisor.initializing(worker, epoch, message.initializing)
                 supervisor.waiting(worker, epoch, message.wait_s, message.call_s)
                 executed = sum(snapshot["executed"] for snapshot in message.tasks.values())
@@ -590,6 +591,7 @@ class RunCoordinator:
         if self.supervisor.ending is not None:
             return  # nobody takes its place: its last numbers stand, and what was open with it is not done
         beat = self.beats.pop(worker, None)
+        self.partitions.gone(worker)
         # The spouts of a replacement start over: what the old ones had still to send again is counted no more.
         for task_id, snapshot in beat.tasks.items() if beat else ():
             # What its components reported may be of a state that is gone with it.
@@ -658,7 +660,7 @@ class RunCoordinator:
         if self.supervisor.ending is not None:
             return run_commands.RunAnswer("The run is ending: nothing new begins.")
         spouts = [component.name for component in self.plan.topology.components if component.kind == SPOUT]
-        read = {(row.get("topic"), row.get("partition")) for rows in self.partitions.values() for row in rows}
+        read = {(row.get("topic"), row.get("partition")) for row in self.partitions.all()}
         try:
             paused = run_commands.paused_after(command, self.paused, spouts, read)
         except run_commands.BadCommand as error:
@@ -686,7 +688,7 @@ class RunCoordinator:
             state=state or ("draining" if supervisor.ending else running),
             elapsed_s=self.clock.monotonic() - self.started,
             components=tuple(ComponentStatus(**row) for row in rows),
-            partitions=tuple(row for rows in self.partitions.values() for row in rows),
+            partitions=self.partitions.all(),
             paused=tuple(map(str, self.paused)),
             pending=sum(beat.unfinished if state else beat.pending for beat in self.beats.values()),
             workers=tuple(

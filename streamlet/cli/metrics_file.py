@@ -264,11 +264,13 @@ class _Families:
     def _partitions(self) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
-        labels = ["topology", "topic", "partition"]
+        # The spout too: two may read one topic, and a series is there once.
+        labels = ["topology", "component", "topic", "partition"]
         for name, text in _PARTITION.items():
             unit = f"{name.removesuffix('_s')}_seconds" if name.endswith("_s") else name
             gauge = GaugeMetricFamily(f"streamlet_partition_{unit}", text, labels=labels)
             for row in self._status.partitions:
                 if row.get(name) is not None:
-                    gauge.add_metric([self._topology, str(row["topic"]), str(row["partition"])], row[name])
+                    place = [str(row.get(label, "")) for label in labels[1:]]
+                    gauge.add_metric([self._topology, *place], row[name])
             yield gauge

@@ -428,17 +428,31 @@ def paused_line(status: RunStatus) -> list[str]:
     return [f"paused by a command: {', '.join(status.paused)}"] if status.paused else []
 
 
-def partition_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a partition's row as text for PARTITION_COLUMNS."""
+def partition_cells(row: Mapping[str, Any], several: bool = False) -> tuple[str, ...]:
+    """Return a partition's row as text for PARTITION_COLUMNS.
+
+    ``several``: more than one spout has partitions.
+    """
     where = f"{row.get('topic', '')}/{row.get('partition', '?')}"
+    if several:
+        where = f"{row.get('component', '?')} {where}"
     behind = row.get("behind_s")
     age = "-" if not isinstance(behind, int | float) else duration(behind) if behind else "0"
     return (where, *(count(row.get(key)) for key in PARTITION_COLUMNS[1:-1]), age)
 
 
 def in_order(partitions: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return partitions' rows by topic and number."""
-    return sorted(partitions, key=lambda row: (str(row.get("topic")), str(row.get("partition")).rjust(10)))
+    """Return partitions' rows by spout, topic and number."""
+    return sorted(partitions, key=lambda row: (*_spout_and_topic(row), str(row.get("partition")).rjust(10)))
+
+
+def _spout_and_topic(row: Mapping[str, Any]) -> tuple[str, str]:
+    return str(row.get("component")), str(row.get("topic"))
+
+
+def of_several_spouts(partitions: Iterable[Mapping[str, Any]]) -> bool:
+    """Tell whether the rows need the names of their spouts."""
+    return len({row.get("component") for row in partitions}) > 1
 
 
 def component_lines(status: RunStatus, rates: Mapping[str, float]) -> Iterator[str]:
@@ -451,7 +465,8 @@ def component_lines(status: RunStatus, rates: Mapping[str, float]) -> Iterator[s
 def partition_lines(partitions: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
     """Yield the table of partitions as aligned text."""
     if partitions:
-        yield from aligned([PARTITION_COLUMNS, *(partition_cells(row) for row in in_order(partitions))])
+        several = of_several_spouts(partitions)
+        yield from aligned([PARTITION_COLUMNS, *(partition_cells(row, several) for row in in_order(partitions))])
 
 
 def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

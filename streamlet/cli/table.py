@@ -120,7 +120,8 @@ class TableView:
         rows = sorted(status.partitions, key=lambda row: -(row.get("lag") or 0))
         if not rows:
             return []
-        shown = [show.partition_cells(row) for row in show.in_order(rows[:MOST_PARTITIONS])]
+        several = show.of_several_spouts(rows)
+        shown = [show.partition_cells(row, several) for row in show.in_order(rows[:MOST_PARTITIONS])]
         table, kept = _table(show.PARTITION_COLUMNS, shown, UNIMPORTANT_OF_PARTITIONS, self._console.width)
         for cells in shown:
             table.add_row(*(self._text(cells[at]) for at in kept))

@@ -13,7 +13,8 @@ from streamlet.base.clock import Clock, SystemClock
 class TopologyContext(Mapping[str, Any]):
     """Handed to ``initialize``. Task ids are dense from 1; ``task_index`` counts within the component.
 
-    ``epoch`` grows by one with each restart of the worker; ``topology_id`` is fresh for each run.
+    ``epoch`` grows by one with each restart of the worker; ``topology_id`` is fresh for each run. ``run_began``: all
+    workers had stood before, so this one takes the place of one that died.
     ``wake`` may be called from any thread to make the worker's loop look at this component again.
 
     It is a mapping, too, with the keys that Storm gives to components in other languages: ``context["taskid"]``.
@@ -27,6 +28,7 @@ class TopologyContext(Mapping[str, Any]):
     task_count: int
     worker: int = 0
     epoch: int = 1
+    run_began: bool = False
     tasks: Mapping[int, str] = field(default_factory=dict)
     clock: Clock = field(default_factory=SystemClock)
     wake: Callable[[], None] = lambda: None

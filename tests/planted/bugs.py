@@ -219,8 +219,8 @@ BUGS = (
     ),
     Bug(
         "what retention took is not counted",
-        "spouts/kafka/manager.py",
-        "        self.lost_count += gone.end - gone.first\n",
+        "spouts/kafka/partition_counters.py",
+        "        self.lost += gone.end - gone.first - again\n",
         "",
         SPOUT,
     ),

@@ -81,6 +81,7 @@ OUT_OF_RANGE, UNKNOWN_PRODUCER, FENCED, UNKNOWN_EPOCH, UNKNOWN_TOPIC_ID = 1, 59,
 class Log:
     """One partition: its batches as (first offset, next offset, bytes), and where each leader epoch began."""
 
+    start: int = 0
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
 
@@ -306,7 +307,7 @@ class FakeCluster:
             code = UNKNOWN_TOPIC_ID
         elif row.current_leader_epoch not in (-1, log.epoch):
             code = FENCED if row.current_leader_epoch < log.epoch else UNKNOWN_EPOCH
-        elif row.fetch_offset > log.end:
+        elif not log.start <= row.fetch_offset <= log.end:
             code = OUT_OF_RANGE
         else:
             data = next((raw for _base, after, raw in log.batches if after > row.fetch_offset), b"")
@@ -315,20 +316,21 @@ class FakeCluster:
             error_code=code,
             high_watermark=log.end,
             last_stable_offset=log.end,
-            log_start_offset=0,
+            log_start_offset=log.start,
             records=memoryview(data),
         )
 
     def bounds(self, request: Any) -> ListOffsetsResponse:
         topics = []
         for topic in request.topics:
+            logs = [(row, self.log(topic.name, row.partition_index)) for row in topic.partitions]
             rows = tuple(
                 ListOffsetsPartitionResponse(
                     partition_index=row.partition_index,
                     error_code=0,
-                    offset=0 if row.timestamp == EARLIEST_TIMESTAMP else self.log(topic.name, row.partition_index).end,
+                    offset=log.start if row.timestamp == EARLIEST_TIMESTAMP else log.end,
                 )
-                for row in topic.partitions
+                for row, log in logs
             )
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
         return ListOffsetsResponse(topics=tuple(topics))

@@ -237,6 +237,10 @@ class Outbound:
         for places in delivery.finished:
             self.some_over(delivery, places)
         delivery.finished.clear()
+        # Tuples without a record are in no lot: nothing else would settle them before the last one is over.
+        left_out = delivery.records.left_out()
+        if left_out:
+            self.some_over(delivery, left_out)
 
     def _done(self, delivery: Delivery) -> None:
         delivery.open -= 1
@@ -283,9 +287,12 @@ class Outbound:
         return found
 
     def _fail(self, lot: Lot, error: Exception) -> None:
-        lot.delivery.failed[lot.places[lot.at]] = error
+        delivery, place = lot.delivery, lot.places[lot.at]
+        delivery.failed[place] = error
         lot.at += 1
         self.waiting_records -= 1
+        if delivery.parted and self.some_over is not None:
+            self.some_over(delivery, [place])
 
     def _give_up(self, lot: Lot, error: KafkaError) -> None:
         to = f"topic {lot.topic!r}" if lot.partition is None else f"partition {lot.partition} of topic {lot.topic!r}"

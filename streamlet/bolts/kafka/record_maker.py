@@ -113,6 +113,12 @@ class Records:
             return 0
         return sum(topic is None and at not in self.failed for at, topic in enumerate(topics))
 
+    def left_out(self) -> list[int]:
+        """Return the places of tuples that failed or are skipped."""
+        if isinstance(self.topics, str):
+            return sorted(self.failed)
+        return [at for at, topic in enumerate(self.topics) if topic is None or at in self.failed]
+
     def shares(self) -> Iterator[tuple[str, int | None, Sequence[int]]]:
         """Yield topic, partition (None: not named) and the places of their tuples in the batch, in order.
 

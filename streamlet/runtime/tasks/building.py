@@ -56,6 +56,8 @@ class WorkerContext:
     """Bolt tasks that want no tuples for now (``BoltTask.rest``)."""
     shuffles: list[Shuffle[Outbox]] = field(default_factory=list)
     """Shuffles of tasks here to tasks of several workers."""
+    run_began: bool = False
+    """Whether all workers had stood before this one was started."""
     in_hand: InHand = field(default_factory=InHand)
     crashes: Mapping[int, Mapping[Key, int]] = field(default_factory=dict)
     """Spout task -> message -> how often its worker died at work on it, while the spout lived there too."""
@@ -202,6 +204,7 @@ def _context(shared: WorkerContext, task: TaskPlan, definition: ComponentDef, rn
         task_count=len(shared.plan.tasks_of(task.component)),
         worker=shared.worker,
         epoch=shared.epoch,
+        run_began=shared.run_began,
         tasks={other.task_id: other.component for other in shared.plan.tasks},
         clock=shared.clock,
         wake=shared.wake,

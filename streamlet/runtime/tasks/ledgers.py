@@ -170,7 +170,8 @@ class Ledgers:
         """Return the rows of all spouts about the partitions they read."""
         rows: list[dict[str, Any]] = []
         for spout in self.spouts.values():
-            rows += self.guard(spout, "partition_status", partial(_rows_of, spout.spout))
+            name = self._plan.tasks[spout.task_id - 1].component
+            rows += self.guard(spout, "partition_status", partial(_rows_of, spout.spout, name))
         return rows
 
     def message_of(self, root: int) -> Any:
@@ -195,6 +196,6 @@ class Ledgers:
             self._in_hand.clear()
 
 
-def _rows_of(spout: Spout) -> list[dict[str, Any]]:
+def _rows_of(spout: Spout, component: str) -> list[dict[str, Any]]:
     # Read to the end here, inside the guard: a generator raises only then, as does a None that was returned.
-    return [*spout.partition_status()]
+    return [{"component": component, **row} for row in spout.partition_status()]

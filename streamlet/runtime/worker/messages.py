@@ -147,6 +147,8 @@ class WorkerPlan:
     careful_s: Annotated[float, _is(int, float)]
     crashes: Annotated[Mapping[int, Mapping[bytes, int]], _dict_of(_natural, _dict_of(_is(bytes), _natural))]
     """Spout task -> message -> how often its worker died at work on it."""
+    began: Flag
+    """All workers had stood before: this one takes the place of one that died."""
     debug: Flag
     keeps_log: Flag
     """The run's log is kept, with the lines that components print."""

@@ -194,6 +194,7 @@ class Worker:
             in_hand=self.in_hand,
             crashes=plan.crashes,
             tell=self.tell,
+            run_began=plan.began,
         )
         links = SocketLinks(self._link_lost, RouteCheck(placed, self.index).check)
         self._loop = WorkerLoop(shared, links)

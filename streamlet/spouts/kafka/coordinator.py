@@ -169,8 +169,8 @@ class PartitionCoordinator:
     """Age of the last refresh, in seconds, at which the next is due; None: none by age."""
     opens_later: bool = field(default=False, kw_only=True)
     """Whether partitions are opened by ``reopen`` alone."""
-    replaces: bool = field(default=False, kw_only=True)
-    """Whether this task replaces one that died within the run."""
+    run_began: bool = field(default=False, kw_only=True)
+    """Whether this task takes the place of one that was up when the run began."""
     on_topics: Callable[[Iterable[str]], None] | None = field(default=None, kw_only=True)
     """Hears the names of several topics whenever they change."""
 
@@ -182,9 +182,9 @@ class PartitionCoordinator:
         self._several = False
         self._missing_since_s: dict[str, float] = {}
         """Of several topics, those that the last look did not list, for a time."""
-        self._finishing: set[Partition] = set()
-        """Partitions of deleted topics whose open records are not all done."""
         self._managers: dict[Partition, PartitionManager] = {}
+        self._ending: list[PartitionManager] = []
+        """Those of deleted topics whose records are not all done."""
         self._list: list[PartitionManager] = []
         self._leaders: dict[Partition, Broker | None] = {}
         self._opening: dict[Partition, Activity[PartitionManager]] = {}
@@ -193,6 +193,8 @@ class PartitionCoordinator:
         self._last_refresh_s = self._clock.monotonic()
         self._refresh_not_before_s = 0.0
         self._failed_refreshes = 0
+        self._looks = 0
+        """Refreshes that were answered."""
         self._asked_for_refresh = False
         self._gone_since_s: float | None = None
         self._at_start: frozenset[Partition] = frozenset()
@@ -204,7 +206,7 @@ class PartitionCoordinator:
     # -- questions of the spout -----------------------------------------------------------------------------
 
     def get_my_managed_partitions(self) -> list[PartitionManager]:
-        """Return the managers of this task, by topic and partition number."""
+        """Return the managers of this task, by topic and partition number; at last those of deleted topics."""
         return self._list
 
     def get_manager(self, partition: Partition) -> PartitionManager | None:
@@ -299,9 +301,10 @@ class PartitionCoordinator:
 
     def _appears(self, partition: Partition) -> bool:
         """Return whether a partition without stored offset came during the run."""
-        # Rule: of several topics, one without a stored offset has come while the run lived also where a replacement
-        # sees it first: what was there at the run's start, the task that died has stored.
-        return partition not in self._at_start or (self._several and self.replaces)
+        # Rule: where a partition begins is decided once a run. A task stores it before the run begins, for each
+        # partition that is there. So one without a stored offset has come since, also where a replacement sees it
+        # first. Before the run begins nothing was emitted by any task, and start_offset counts from then on.
+        return partition not in self._at_start or self.run_began
 
     def _first_refresh(self) -> Steps[FoundTopics]:
         look = yield from self._reader.get_current_brokers()
@@ -338,14 +341,10 @@ class PartitionCoordinator:
         now = self._clock.monotonic()
         self._refresh_if_due(now)
         self._poll_openings()
-        for partition in list(self._finishing):
-            manager = self._managers.get(partition)
-            # A topic that was made again meanwhile opens its partition under a manager of its own.
-            if manager is None or partition in self._leaders:
-                self._finishing.discard(partition)
-            elif manager.is_finished:
-                self._finishing.discard(partition)
-                self._close(partition)
+        for manager in [one for one in self._ending if one.is_finished]:
+            self._ending.remove(manager)
+            manager.closed = True
+            self._changed()
         for partition, activity in list(self._resetting.items()):
             if activity.poll():
                 del self._resetting[partition]
@@ -363,7 +362,7 @@ class PartitionCoordinator:
                 log.warning("%s cannot be read at the moment, trying again. %s", one.partition, error.message)
             # Not a warning yet: the reset finds out whether something was lost, and says so.
             if isinstance(error, OffsetOutOfRange):
-                self._reset(one.partition)
+                self._reset(one.partition, look_first=True)
             elif isinstance(error, (UnknownTopicOrPartition, UnknownTopicId)) or error.stale_metadata:
                 self.refresh()
             elif not error.retriable:
@@ -398,6 +397,7 @@ class PartitionCoordinator:
             return
         self._gone_since_s = None
         self._failed_refreshes = 0
+        self._looks += 1
         # Not more than a few refreshes a second: after a failed fetch the old leader may still be named for a while.
         self._refresh_not_before_s = now + RETRY.initial
         self._apply(look, first=False)
@@ -433,8 +433,8 @@ class PartitionCoordinator:
             self._leaders[partition] = want[partition]
             if not self._holds:
                 self._open(partition, appeared=not first or self._appears(partition))
-        for manager in self._list:
-            if manager.partition.topic in topics and manager.partition not in self._finishing:
+        for manager in list(self._managers.values()):
+            if manager.partition.topic in topics:
                 self._led_in(manager, topics[manager.partition.topic].get_leader_epoch(manager.partition.number))
         # The topic was deleted and created again between two refreshes: its offsets mean other records now.
         again = {name for name, info in topics.items() if name in old and _is_another(old[name], info)}
@@ -491,15 +491,23 @@ class PartitionCoordinator:
                 del self._opening[partition]
                 self._replace(partition, activity.take())
 
-    def _reset(self, partition: Partition) -> None:
+    def _reset(self, partition: Partition, *, look_first: bool = False) -> None:
         """Find out which records were lost, then go on or stop."""
         manager = self._managers.get(partition)
         if manager is not None and partition not in self._resetting and not self._holds:
-            self._resetting[partition] = Activity(
-                self._opener.reset(
-                    manager, partial(self._leaders.get, partition), partial(self._topic_id, partition.topic)
-                )
-            )
+            self._resetting[partition] = Activity(self._reset_steps(manager, look_first=look_first))
+
+    def _reset_steps(self, manager: PartitionManager, *, look_first: bool) -> Steps[PartitionManager | None]:
+        partition = manager.partition
+        # Rule: an offset out of range is judged by a look that is newer. The log of a topic that was made again is
+        # shorter, too, and taken for one that was cut it would take the records of the old one along.
+        if look_first and manager.topic_id is not None:
+            self.refresh()
+            seen, again = self._looks + (self._refreshing is not None), NextPoll()
+            while self._looks <= seen:
+                yield again
+        leader, topic_id = partial(self._leaders.get, partition), partial(self._topic_id, partition.topic)
+        return (yield from self._opener.reset(manager, leader, topic_id))
 
     def _led_in(self, manager: PartitionManager, leader_epoch: int) -> None:
         """Note the leader epoch; after an election check the read position with the new leader."""
@@ -514,7 +522,9 @@ class PartitionCoordinator:
     def _replace(self, partition: Partition, manager: PartitionManager) -> None:
         # The old manager may still be in a fetch or a commit under way: closed, their answers pass it by.
         old = self._managers.get(partition)
-        if old is not None:
+        if old is not None and old.ending:
+            self._ending.append(old)
+        elif old is not None:
             old.closed = True
         info = (self.topics or {}).get(partition.topic)
         if info is not None:
@@ -526,13 +536,21 @@ class PartitionCoordinator:
         """Fetch nothing more of a partition; close it once nothing is open."""
         # What was read is in memory: it needs no topic to be emitted, retried and done. Only its offset has no place
         # any more, so it is not committed.
-        manager = self._managers.get(partition)
+        # Rule: beside the managers of the partitions, not among them. A topic that is made again opens its partition
+        # under a manager of its own, and what is open of the old one would have nobody to send it again.
+        manager = self._managers.pop(partition, None)
         if manager is None:
             self._close(partition)
             return
+        gone = manager.unread
+        if gone is not None:
+            manager.ledger.counts.cut(gone)
+            log.error("%s: its topic was deleted; at least offsets %s are lost", partition, gone)
         manager.ending = True
-        self._finishing.add(partition)
+        self._ending.append(manager)
         self._let_go(partition)
+        self._on_close(manager)
+        self._changed()
 
     def _let_go(self, partition: Partition) -> None:
         self._leaders.pop(partition, None)
@@ -557,7 +575,7 @@ class PartitionCoordinator:
             self._on_parted()
 
     def _changed(self) -> None:
-        self._list = [self._managers[partition] for partition in sorted(self._managers)]
+        self._list = [*(self._managers[partition] for partition in sorted(self._managers)), *self._ending]
         self.version += 1
 
 

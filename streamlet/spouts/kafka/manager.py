@@ -41,6 +41,7 @@ from streamlet.spouts.kafka.errors import DEAD_LETTER, STOP, PoisonRecord, Schem
 from streamlet.spouts.kafka.offset_marks import OffsetMarks
 from streamlet.spouts.kafka.original_records import Original, OriginalRecords
 from streamlet.spouts.kafka.partition import OffsetRange, Partition
+from streamlet.spouts.kafka.partition_counters import PartitionCounters
 from streamlet.spouts.kafka.retry import FailedMsgRetryManager
 from streamlet.spouts.kafka.scheme import Column, Record, Row, Scheme, columns_of, misfit, name_of
 from streamlet.spouts.kafka.scheme_hold import SchemeHold
@@ -107,14 +108,11 @@ class OffsetLedger(Generic[V]):
         "_low",
         "_sets",
         "committed",
-        "failed_count",
-        "given_up_count",
-        "ignored_count",
-        "lost_count",
+        "counts",
         "position",
     )
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, counts: PartitionCounters | None = None) -> None:
         # Offsets are emitted in ascending order, so the first key of _first is its lowest: next_committable is cheap.
         self._first: dict[int, V] = {}
         self._failed: dict[int, V] = {}
@@ -128,10 +126,7 @@ class OffsetLedger(Generic[V]):
         self.position = start
         """The next offset to read: everything below was emitted, passed over or lost."""
         self.committed = start
-        self.failed_count = 0
-        self.given_up_count = 0
-        self.ignored_count = 0
-        self.lost_count = 0
+        self.counts = PartitionCounters() if counts is None else counts
 
     def emitted(self, offset: int, values: V) -> None:
         """Note a record's first emit."""
@@ -193,13 +188,15 @@ class OffsetLedger(Generic[V]):
             self.position = next_offset
 
     def lost(self, log_start: int) -> OffsetRange | None:
-        """Skip to ``log_start``; return the unread range that is gone, or None."""
+        """Skip to ``log_start``; return the unread range that is gone, or None.
+
+        Who has found the loss counts it (``PartitionOpener``).
+        """
         # Open offsets stay: their values are here, so they can still be acked or replayed.
         if log_start <= self.position:
             return None
         gone = OffsetRange(self.position, log_start)
         self.position = log_start
-        self.lost_count += gone.end - gone.first
         return gone
 
     def acked(self, offset: int) -> bool:
@@ -209,7 +206,7 @@ class OffsetLedger(Generic[V]):
         if self._part(offset):
             del self._again[offset]
             return True
-        self.ignored_count += 1
+        self.counts.ignored += 1
         return False
 
     def first_acked(self, offsets: Iterable[int]) -> list[int]:
@@ -225,10 +222,10 @@ class OffsetLedger(Generic[V]):
         elif offset in self._again or self._part(offset):
             values = self._again.pop(offset)
         if values is None:
-            self.ignored_count += 1
+            self.counts.ignored += 1
             return False
         self._failed[offset] = values
-        self.failed_count += 1
+        self.counts.failed += 1
         return True
 
     def retried(self, offset: int) -> V:
@@ -244,14 +241,14 @@ class OffsetLedger(Generic[V]):
         """Close a failed record without a retry, by a named policy."""
         if self._failed.pop(offset, None) is None:
             raise LedgerViolation(f"offset {offset} given up, but it has not failed")
-        self.given_up_count += 1
+        self.counts.give_up(offset)
 
     def passed_poison(self, offset: int) -> None:
         """Pass over a record that cannot be decoded, by a named policy."""
         if offset < self.position:
             raise LedgerViolation(f"offset {offset} passed over below the read position {self.position}")
         self.position = offset + 1
-        self.given_up_count += 1
+        self.counts.give_up(offset)
 
     def open_among(self, offsets: Sequence[int]) -> list[int]:
         """Return those of ascending offsets that are open, in order."""
@@ -279,6 +276,7 @@ class OffsetLedger(Generic[V]):
             raise LedgerViolation(f"offset {offset} committed past the lowest open one {self.next_committable()}")
         if offset > self.committed:
             self.committed = offset
+            self.counts.committed_to(offset)
 
     @property
     def open_count(self) -> int:
@@ -1014,9 +1012,14 @@ class PartitionManager:
         return self.end is not None and self.ledger.position >= self.end
 
     @property
+    def _read_end(self) -> int:
+        """The end of the log, or the fixed end before it."""
+        return self.log_end if self.end is None else min(self.log_end, self.end)
+
+    @property
     def lag(self) -> int:
-        """Offsets between the committed one and the end of the log."""
-        return max(0, self.log_end - self.ledger.committed)
+        """Offsets from the committed one to the end of the read."""
+        return max(0, self._read_end - self.ledger.committed)
 
     def ages(self, now_s: float, wall_ms: int) -> PartitionAges:
         """Return the ages of the next and the oldest open record."""
@@ -1024,7 +1027,7 @@ class PartitionManager:
         self.buffer.times_ms.forget_below(nxt)
         self._emitted_s.forget_below(nxt)
         behind_s: float | None = 0.0
-        if nxt < self.log_end:
+        if nxt < self._read_end:
             time_ms = self.buffer.times_ms.at(nxt)
             behind_s = None if time_ms is None else max(0.0, (wall_ms - time_ms) / 1e3)
         if not ledger.open_count:
@@ -1036,8 +1039,17 @@ class PartitionManager:
 
     @property
     def fetched_all(self) -> bool:
-        """Whether everything below the fixed end was fetched."""
-        return self.end is not None and self.buffer.position >= self.end
+        """Whether nothing more is to be fetched.
+
+        It was, up to the fixed end; or the topic is gone.
+        """
+        return self.ending or (self.end is not None and self.buffer.position >= self.end)
+
+    @property
+    def unread(self) -> OffsetRange | None:
+        """The offsets that the log had and no fetch has brought; None: none."""
+        first, end = self.buffer.position, self._read_end
+        return OffsetRange(first, end) if first < end else None
 
     def wants_fetch(self) -> bool:
         """Return whether the broker should be asked for more."""

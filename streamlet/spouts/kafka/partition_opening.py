@@ -33,6 +33,7 @@ from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartiti
 from streamlet.spouts.kafka.errors import OffsetsLost
 from streamlet.spouts.kafka.manager import EmitLimits, OffsetLedger, PartitionManager
 from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
+from streamlet.spouts.kafka.partition_counters import PartitionCounters
 from streamlet.spouts.kafka.read_range import OFFSET, ReadPlace
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import Scheme
@@ -49,6 +50,9 @@ from streamlet.spouts.kafka.stores.offset_store import (
 log = logging.getLogger(__name__)
 
 RETRY = Backoff(initial=0.1, maximum=1.0)
+
+_SAME_READ = frozenset({Reason.STORED, Reason.BELOW_START, Reason.AHEAD_OF_END, Reason.DIVERGED})
+"""Reasons under which a read goes on as begun."""
 
 T = TypeVar("T")
 Leader = Callable[[], Broker | None]
@@ -70,14 +74,15 @@ def decide_start(
     A stored offset that the log does not have is one of four different losses, never a quiet jump. ``epoch_end``:
     where the leader epoch of the record before the stored offset ends in the leader's log; None unknown.
     """
-    if stored is None:
-        # A partition that appears while running begins at its start whatever the policy: records written before it
-        # was noticed count too.
-        if appeared_while_running:
-            return StartDecision(log.start, Reason.NEW_PARTITION)
-        return _first(log, policy)
     # ignore_stored_offset holds once a run: an offset stored by this run is used, so a restarted worker goes on.
-    if policy.ignore_stored_offset and stored.topology_id != topology_id:
+    ignored = stored is not None and policy.ignore_stored_offset and stored.topology_id != topology_id
+    # A partition that appears while running begins at its start whatever the policy: records written before it was
+    # noticed count too.
+    if appeared_while_running and (stored is None or ignored):
+        return StartDecision(log.start, Reason.NEW_PARTITION)
+    if stored is None:
+        return _first(log, policy)
+    if ignored:
         first = _first(log, policy)
         return first if first.is_loss else StartDecision(first.offset, Reason.FORCED)
     return judge(stored.offset, log, same_topic=_same(topic_id, stored.topic_id), epoch_end=epoch_end)
@@ -102,6 +107,8 @@ def _first(log: LogBounds, policy: StartPolicy) -> StartDecision:
         return StartDecision(log.end, Reason.FIRST_LATEST)
     if policy.where == OFFSET:
         found = judge(policy.offset, log, same_topic=True)
+        if found.reason is Reason.AHEAD_OF_END:  # what was never there is not lost
+            return replace(found, lost=None)
         return found if found.is_loss else StartDecision(policy.offset, Reason.FIRST_OFFSET)
     if policy.where == "timestamp":
         return StartDecision(log.end if log.at_time is None else log.at_time, Reason.FIRST_TIMESTAMP)
@@ -117,14 +124,28 @@ def decide_stop(
     "latest" means the end when the backfill began, also to its second half.
     """
     asked = str(place)
-    # Another log, or another beginning: the stop of the old one means nothing.
-    if stored is not None and stored.stop is not None and decision.reason is Reason.STORED:
+    # Another topic, or another beginning: the stop of the old one means nothing.
+    if stored is not None and stored.stop is not None and decision.reason in _SAME_READ:
         same_read = stored.topology_id == topology_id or stored.offset < stored.stop.offset
         if stored.stop.asked == asked and same_read:
-            return stored.stop
+            return kept_stop(stored.stop, log, decision)
     if place.where == OFFSET:
         return StopOffset(place.number, asked)
     return StopOffset(log.end if log.at_stop is None else log.at_stop, asked)
+
+
+def kept_stop(stop: StopOffset, log: LogBounds, decision: StartDecision) -> StopOffset:
+    """Return a stop that was chosen before, fitted to the log."""
+    # Rule: a stop is chosen once. After a loss the end of the log is another one, and a read to "latest" would go on
+    # and on. But a log that was cut below the stop may never get there again.
+    if decision.reason in (Reason.AHEAD_OF_END, Reason.DIVERGED) and not stop.asked.startswith(OFFSET):
+        return replace(stop, offset=min(stop.offset, log.end))
+    return stop
+
+
+def _from(first: int, lost: OffsetRange | None) -> OffsetRange | None:
+    """Return the part of a range from ``first`` on; None: nothing of it is known."""
+    return None if lost is None or lost.end <= first else OffsetRange(max(lost.first, first), lost.end)
 
 
 def _loss_in_words(partition: Partition, offset: int, decision: StartDecision) -> str:
@@ -178,7 +199,8 @@ class PartitionOpener:
         self._limits = EmitLimits(config.max_unacked_bytes, config.max_uncommitted_offsets, config.on_poison)
         self.last_error: StreamletError | None = None
         """Why opening takes so long; read by the start, for the error that gives up."""
-        self.lost_offsets = 0
+        self.counts: dict[Partition, PartitionCounters] = {}
+        """Of every partition that was ever opened."""
 
     def open(self, partition: Partition, leader: Leader, topic_id: TopicId, appeared: bool) -> Steps[PartitionManager]:
         """Open a partition; try again after retriable errors, raise the others."""
@@ -289,7 +311,7 @@ class PartitionOpener:
         self, manager: PartitionManager, connection: Connection, topic_id: str | None
     ) -> Steps[PartitionManager | None]:
         partition, position = manager.partition, manager.buffer.position
-        bounds = yield from connection.log_bounds(partition)
+        bounds = yield from self._bounds(partition, connection)
         decision = judge(position, bounds, same_topic=_same(topic_id, manager.topic_id))
         if decision.reason is Reason.STORED:
             parted = yield from self._parted_at(manager, connection)
@@ -299,33 +321,55 @@ class PartitionOpener:
             if not manager.validating:
                 manager.buffer.refetch()
             return None
-        if decision.reason in (Reason.AHEAD_OF_END, Reason.DIVERGED):
+        if decision.reason is Reason.TOPIC_RECREATED:
+            decision = replace(decision, lost=manager.unread)
+        elif decision.reason is not Reason.BELOW_START:
             # Open records are read again under the new slot as far as the log still has them; those after the cut are
             # gone.
             again = max(bounds.start, min(decision.offset, manager.last_completed_offset()))
             decision = replace(decision, offset=again)
         self._refuse_loss(partition, position, decision)
-        self._report_loss(partition, decision)
         if decision.reason is Reason.BELOW_START:
             # Open records are neither lost nor fetched again: their values are in memory. Answers at hand go out first.
+            self._report_loss(partition, decision)
             manager.buffer.skip_to(bounds.start)
             return None
         if self.on_parted is not None:
-            # Nothing is stored here: what is open is not committed. The next attempt finds the loss by itself.
+            # Nothing is stored here: what is open is not committed. The next attempt finds by itself what is lost below
+            # the committed offset.
+            self._report_loss(partition, replace(decision, lost=_from(manager.ledger.committed, decision.lost)))
             self.on_parted()
             return None
-        # The offsets mean other records now: a new manager with a slot and a ledger of its own replaces this one.
-        manager.closed = True
-        if manager.stop is not None:
-            # A log that was cut below the stop may never get there again.
-            end = manager.stop.offset if manager.stop.asked.startswith(OFFSET) else min(manager.stop.offset, bounds.end)
-            decision = replace(decision, stop=replace(manager.stop, offset=end))
+        return (yield from self._begun_again(manager, connection, topic_id, decision, bounds))
+
+    def _begun_again(
+        self,
+        manager: PartitionManager,
+        connection: Connection,
+        topic_id: str | None,
+        decision: StartDecision,
+        bounds: LogBounds,
+    ) -> Steps[PartitionManager]:
+        """Replace a manager whose offsets mean other records now."""
+        # Rule: what was read of a topic that is gone is in memory, and is finished there: it has no other place. What
+        # was cut off a log is read again as far as the log has it, so the old slot counts no more.
+        if decision.reason is Reason.TOPIC_RECREATED:
+            manager.ending = True
+        else:
+            manager.closed = True
+        partition, stop = manager.partition, manager.stop
+        place = self._config.stop_place(partition)
+        if stop is not None and decision.reason is not Reason.TOPIC_RECREATED:
+            decision = replace(decision, stop=kept_stop(stop, bounds, decision))
+        elif place is not None:
+            decision = replace(decision, stop=decide_stop(place, bounds, None, decision))
 
         def as_decided(_stored: StoredOffset | None) -> Steps[StartDecision]:
             yield from ()
             return decision
 
         yield from self._store.open(partition, connection.broker, topic_id, as_decided)
+        self._report_loss(partition, decision)
         return self._manager(partition, decision, bounds, topic_id)
 
     def _parted_at(self, manager: PartitionManager, connection: Connection) -> Steps[int | None]:
@@ -358,15 +402,24 @@ class PartitionOpener:
             )
 
     def _report_loss(self, partition: Partition, decision: StartDecision) -> None:
-        lost = decision.lost
-        self.lost_offsets += 0 if lost is None else lost.end - lost.first
-        gone = f"offsets {lost} are lost" if lost else "what was not read is lost"
+        # Rule: a loss is counted where it is found, at an opening as in a reset.
+        lost, counts = decision.lost, self._counts_of(partition)
+        if decision.reason is not Reason.BELOW_START:
+            counts.cut(lost)
+        elif lost is not None:
+            counts.retired(lost)
+        # Of a topic that is gone only what a fetch has seen is known.
+        least = "at least " if decision.reason is Reason.TOPIC_RECREATED else ""
+        gone = f"{least}offsets {lost} are lost" if lost else "what was not read is lost"
         log.error("%s: %s; %s, going on at %d", partition, decision.reason.value, gone, decision.offset)
+
+    def _counts_of(self, partition: Partition) -> PartitionCounters:
+        return self.counts.setdefault(partition, PartitionCounters())
 
     def _manager(
         self, partition: Partition, decision: StartDecision, bounds: LogBounds, topic_id: str | None
     ) -> PartitionManager:
-        ledger: OffsetLedger[Any] = OffsetLedger(decision.offset)
+        ledger: OffsetLedger[Any] = OffsetLedger(decision.offset, self._counts_of(partition))
         retries = ExponentialBackoffMsgRetryManager(
             self._config.retry_backoff(), self._config.retry_limit, self._uniform
         )

@@ -37,6 +37,7 @@ from streamlet.spouts.kafka.manager import (
     PartitionManager,
 )
 from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.partition_counters import PartitionCounters
 from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig, override_names
 from streamlet.spouts.kafka.startup import Parts, wire
 from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
@@ -68,6 +69,8 @@ class KafkaSpout(Spout):
         self._parts: Parts | None = None
         self._last_commit_by_s: float | None = None
         self._managers: list[PartitionManager] = []
+        self._counts: Mapping[Partition, PartitionCounters] = {}
+        """Of all partitions that the task has read, also of those that it reads no more."""
         self._slots: dict[int, PartitionManager] = {}
         self._version = -1
         self._current: PartitionManager | None = None
@@ -151,6 +154,7 @@ class KafkaSpout(Spout):
             exactly_once=exactly_once,
         )
         self._gate = self._parts.gate
+        self._counts = self._parts.counts
         self._dead_letters = self._parts.dead_letters
         # Nothing to read is nothing to be done: a run that ends by itself would end at once, and well.
         if self._until_caught_up and not self._parts.coordinator.topics:
@@ -495,7 +499,7 @@ class KafkaSpout(Spout):
 
     def given_up_count(self) -> int:
         passed = 0 if self._exactly_once is None else self._exactly_once.given_up
-        return passed + sum(manager.ledger.given_up_count for manager in self._managers)
+        return passed + sum(counts.given_up for counts in self._counts.values())
 
     def kept_count(self) -> int:
         """Count the dead letters that were written."""
@@ -503,7 +507,7 @@ class KafkaSpout(Spout):
 
     def lost_count(self) -> int:
         """Count the records that were gone before they were read; named by ``fail_on_data_loss=False``."""
-        return sum(manager.ledger.lost_count for manager in self._managers)
+        return sum(counts.lost for counts in self._counts.values())
 
     def kept_bytes(self) -> int:
         """Return about the memory that the open records take."""
@@ -514,7 +518,9 @@ class KafkaSpout(Spout):
         if not self._managers:
             return []
         now_s, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
-        return [self._status_of(manager, manager.ages(now_s, wall_ms)) for manager in self._managers]
+        # One row a partition: beside the one that reads a topic made again, what is left of the old topic has none.
+        rows = {manager.partition: manager for manager in reversed(self._managers)}
+        return [self._status_of(rows[each], rows[each].ages(now_s, wall_ms)) for each in sorted(rows)]
 
     def _status_of(self, manager: PartitionManager, ages: PartitionAges) -> dict[str, Any]:
         return {
@@ -525,9 +531,9 @@ class KafkaSpout(Spout):
             "end": manager.log_end,
             "lag": manager.lag,
             "leader": str(self._leader(manager.partition) or "none"),
-            "failed": manager.ledger.failed_count,
-            "given_up": manager.ledger.given_up_count,
-            "lost": manager.ledger.lost_count,
+            "failed": manager.ledger.counts.failed,
+            "given_up": manager.ledger.counts.given_up,
+            "lost": manager.ledger.counts.lost,
             "behind_s": ages.behind_s,
             "open": manager.ledger.open_count,
             "oldest_open": ages.oldest_open,

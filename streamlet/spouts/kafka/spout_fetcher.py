@@ -114,13 +114,15 @@ class SpoutFetcher:
             if connection is None or manager.closed or manager.paused or manager.partition in pausing:
                 continue
             if not manager.wants_fetch():
-                # Full, so it will want more soon; a partition at its fixed end wants nothing more.
+                # Full, so it will want more soon; a partition at its end wants nothing more.
                 if not manager.fetched_all:
                     busy.add(connection.broker)
                 continue
             known = None if manager.topic_id is None else topic_id(manager.partition.topic)
             if known is not None and manager.topic_id != known:
                 # Offsets of a topic that was deleted mean nothing in the new one of the same name: report, never fetch.
+                # Either of the two may be the newer one; a client that had no error of it learns of it by age only.
+                connection.client.metadata.request_update(reset_equivalent=False)
                 error = UnknownTopicId(f"Fetching {manager.partition}")
                 self._mismatched.append(FailedFetch(manager.partition, error, first=False))
                 self._pauses.hold(manager.partition, now_s)
@@ -182,6 +184,8 @@ class SpoutFetcher:
             # Stale: asked for from elsewhere, or under another leadership. Its records may be those of a log that was
             # truncated since (KIP-320).
             if manager.closed or manager.buffer.position != position or manager.current_leader_epoch != leader_epoch:
+                continue
+            if manager.ending:  # the topic is gone, and another of its name may have answered
                 continue
             partition = manager.partition
             if row.error is None:

@@ -50,7 +50,8 @@ from streamlet.spouts.kafka.hosts import (
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.newest_run import FORGOTTEN, NEWCOMER, Claim, member_name
 from streamlet.spouts.kafka.owner_nodes import TaskNode
-from streamlet.spouts.kafka.partition import Broker, SeveralTopics
+from streamlet.spouts.kafka.partition import Broker, Partition, SeveralTopics
+from streamlet.spouts.kafka.partition_counters import PartitionCounters
 from streamlet.spouts.kafka.partition_opening import PartitionOpener
 from streamlet.spouts.kafka.read_range import OFFSET, place_of
 from streamlet.spouts.kafka.scheme import Scheme
@@ -153,6 +154,7 @@ class Parts:
     held: Held
     gate: EmitGate[Any]
     """Whether tuples may be emitted."""
+    counts: Mapping[Partition, PartitionCounters]
     dead_letters: DeadLetterWriter | None = None
     """Writes records that are given up; None: they stop the spout, or are skipped."""
 
@@ -351,7 +353,7 @@ class _Start:
                 on_close,
                 config.hosts.refresh_freq_secs,
                 opens_later=self._exactly_once,
-                replaces=self._context.epoch > 1,
+                run_began=self._context.run_began,
                 on_topics=partial(self._follow, client),
             )
         self._open_partitions(coordinator, opener, client)
@@ -363,7 +365,8 @@ class _Start:
         fetcher = SpoutFetcher(connections, settings, config.buffer_size_bytes)
         commits = CommitRounds(store, clock, config.state_update_interval_ms / 1e3, coordinator.leader)
         assert self._held.owner is not None
-        return Parts(client, coordinator, fetcher, store, commits, self._held, self._held.owner.gate, letters)
+        gate = self._held.owner.gate
+        return Parts(client, coordinator, fetcher, store, commits, self._held, gate, opener.counts, letters)
 
     def _refuse_future_stop(self) -> None:
         """Raise StopInTheFuture for a time to come."""

@@ -65,8 +65,18 @@ def test_partitions_latencies_and_own_metrics_have_their_labels(tmp_path: Path) 
         given_up=3,
         lost=4,
     )
-    partition = {"topic": "t", "partition": 3, "position": 9, "committed": 8, "lag": None, "behind_s": 1.5, "open": 2}
-    view.on_status(RunStatus("running", 1.5, (component,), (partition,)))
+    partition = {
+        "component": "lines",
+        "topic": "t",
+        "partition": 3,
+        "position": 9,
+        "committed": 8,
+        "lag": None,
+        "behind_s": 1.5,
+        "open": 2,
+    }
+    other = {**partition, "component": "others", "position": 4}
+    view.on_status(RunStatus("running", 1.5, (component,), (partition, other)))
     assert view._answered()
     assert value(path, "streamlet_emitted_total", component="lines") == 7
     assert value(path, "streamlet_timed_out_total", component="lines") == 2
@@ -77,10 +87,11 @@ def test_partitions_latencies_and_own_metrics_have_their_labels(tmp_path: Path) 
     assert value(path, "streamlet_component_metric", component="lines", name="given_up") == 1
     assert value(path, "streamlet_given_up_total", component="lines") == 3
     assert value(path, "streamlet_lost_total", component="lines") == 4
-    assert value(path, "streamlet_partition_position", topic="t", partition="3") == 9
-    assert value(path, "streamlet_partition_lag", topic="t", partition="3") is None
-    assert value(path, "streamlet_partition_behind_seconds", topic="t", partition="3") == 1.5
-    assert value(path, "streamlet_partition_oldest_open", topic="t", partition="3") is None
+    assert value(path, "streamlet_partition_position", component="lines", topic="t", partition="3") == 9
+    assert value(path, "streamlet_partition_position", component="others", topic="t", partition="3") == 4
+    assert value(path, "streamlet_partition_lag", component="lines", topic="t", partition="3") is None
+    assert value(path, "streamlet_partition_behind_seconds", component="lines", topic="t", partition="3") == 1.5
+    assert value(path, "streamlet_partition_oldest_open", component="lines", topic="t", partition="3") is None
 
 
 def test_a_call_that_hangs_is_a_metric_while_it_does(tmp_path: Path) -> None:

@@ -153,6 +153,15 @@ def test_partitions_stand_in_order() -> None:
     assert text.index("t/0") < text.index("t/2") < text.index("t/9") < text.index("t/10")
 
 
+def test_partitions_of_several_spouts_are_shown_with_their_spout() -> None:
+    """Of one alone the name would say nothing."""
+    rows = tuple({"component": name, "topic": "t", "partition": n} for n in (1, 0) for name in ("orders", "audit"))
+    shown = [line.split("  ")[0] for line in show.partition_lines(rows)]
+    assert shown[1:] == ["audit t/0", "audit t/1", "orders t/0", "orders t/1"]
+    assert "orders t/1" in drawn(80, status(partitions=rows))
+    assert "orders" not in "".join(show.partition_lines(rows[::2]))
+
+
 def test_the_result_of_a_killed_run_has_the_fields_of_its_status(capfd: pytest.CaptureFixture[str]) -> None:
     view = show.JsonView()
     view.on_status(status())

@@ -94,7 +94,7 @@ class CommitRounds:
             error = outcomes.get(partition)
             # An answer counts for the manager that asked. A closed one was opened again or given back meanwhile: its
             # write met our own newer claim, which would look like another owner's here.
-            if manager.closed:
+            if manager.closed or manager.ending:
                 continue
             if error is None:
                 manager.ledger.committed_to(offset)

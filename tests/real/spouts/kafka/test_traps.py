@@ -137,6 +137,24 @@ def test_t04_the_start_is_stored_before_the_first_emit(
 
 
 @pytest.mark.parametrize("mode", [zk_config, group_config])
+def test_k8_where_a_run_begins_is_decided_once_though_a_task_is_killed_before_its_first_commit(
+    mode: Make, kafka39: DevCluster, witness39: Any, make_topic: Make, harness: Make
+) -> None:
+    """Its replacement reads what came since, also of a partition that nobody had noticed. The one that is killed makes
+    no call any more.
+    """
+    topic = make_topic(kafka39)
+    witness39.produce(topic, ["before"])
+    config = mode(kafka39, topic, start_offset="latest", state_update_interval_ms=3_600_000)
+    harness(config)
+    witness39.add_partitions(topic, 2)
+    witness39.produce(topic, ["a"])
+    witness39.produce(topic, ["b"], partition=1)
+    replacement = harness(config, epoch=2, run_began=True)
+    assert sorted(values[0] for values, _ in replacement.take(2)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("mode", [zk_config, group_config])
 def test_t02_k9_6_a_stored_offset_that_is_gone_stops_with_the_exact_range(
     mode: Make, kafka39: DevCluster, witness39: Any, make_topic: Make, harness: Make
 ) -> None:

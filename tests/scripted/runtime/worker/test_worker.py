@@ -127,6 +127,7 @@ def plan(tmp_path: Path) -> WorkerPlan:
     folder.mkdir()
     topology = load_topology(file)
     return WorkerPlan(
+        began=False,
         worker=0,
         epoch=1,
         workers=1,

@@ -18,6 +18,7 @@ from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
 from streamlet.spouts.kafka.errors import OffsetsLost
 from tests.scripted.fake_cluster import FakeCluster
+from tests.spout_harness import read_all
 
 TOPIC = "lines"
 UNKNOWN_EPOCH, UNAUTHORIZED = 75, 31
@@ -61,14 +62,6 @@ def spout(log: Lines, harness: Callable[..., Any]) -> Callable[..., Any]:
         return harness(SpoutConfig(KafkaHosts(log.broker.address), TOPIC, id=name, **quick))
 
     return start
-
-
-def read_all(one: Any, count: int) -> list[str]:
-    """Read, ack, commit; the values."""
-    taken = one.take(count)
-    one.spout.ack_many([tup_id for _, tup_id in taken])
-    one.until(one.committed(one.status()["position"]))
-    return [values[0] for values, _ in taken]
 
 
 def test_a_stored_offset_is_kept_with_the_epoch_of_the_record_before_it(log: Lines, spout: Any) -> None:
@@ -121,7 +114,7 @@ def test_where_loss_is_accepted_what_was_written_again_is_read_and_the_loss_coun
         one = one if running else spout(fail_on_data_loss=False)
         assert read_all(one, 4) == list("EFGH")
     assert "offsets [4, 5] (2 offsets) are lost, going on at 4" in caplog.text
-    assert one.spout._parts.coordinator._opener.lost_offsets == 2
+    assert one.spout.lost_count() == one.status()["lost"] == 2
 
 
 def test_an_election_that_lost_nothing_changes_nothing(log: Lines, spout: Any) -> None:

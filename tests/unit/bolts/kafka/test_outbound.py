@@ -216,6 +216,19 @@ def test_a_topic_that_is_not_known_keeps_no_other_tuple_of_its_batch_open() -> N
     assert rig.some == [[0, 2], [1]] and len(rig.over) == 1 and not rig.out.open
 
 
+def test_a_tuple_without_a_record_does_not_wait_for_a_topic_that_is_not_known() -> None:
+    """Skipped, not to be made into a record, or refused by the producer before and after the topic was missed."""
+    rig = Rig(Producer())
+    rig.producer.errors = {b"before": RecordTooLarge("b"), b"after": RecordTooLarge("a")}
+    values = [b"", b"odd", b"before", b"unknown", b"after"]
+    failed: dict[int, Exception] = {1: ValueError("odd")}
+    rig.add(*values, topic=[None, "t", "t", "unknown", "t2"], failed=failed)
+    assert rig.some == [[0, 1, 2]] and rig.over == []
+    rig.producer.known.add("t2")
+    rig.out.offer(2 * OFFER_AGAIN_S)
+    assert rig.some == [[0, 1, 2], [4]] and rig.over == []
+
+
 def test_of_a_batch_that_waits_for_memory_and_then_for_a_topic_what_is_over_is_told_once() -> None:
     rig = Rig(Producer(room=1))
     rig.add(b"a", b"b", topic=["t", "unknown"])

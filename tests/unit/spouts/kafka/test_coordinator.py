@@ -23,7 +23,15 @@ from streamlet.spouts.kafka.coordinator import (
     ZkCoordinator,
 )
 from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved
-from streamlet.spouts.kafka.partition import Broker, FoundTopics, GlobalPartitionInformation, Partition, SeveralTopics
+from streamlet.spouts.kafka.partition import (
+    Broker,
+    FoundTopics,
+    GlobalPartitionInformation,
+    OffsetRange,
+    Partition,
+    SeveralTopics,
+)
+from streamlet.spouts.kafka.partition_counters import PartitionCounters
 from streamlet.spouts.kafka.spout_fetcher import FailedFetch
 
 A, B = Broker("a"), Broker("b")
@@ -54,6 +62,7 @@ class Opener:
     def __init__(self) -> None:
         self.opened: list[tuple[Partition, bool]] = []
         self.resets: list[Any] = []
+        self.judged_by: list[str | None] = []
         self.last_error: StreamletError | None = None
 
     def note(self, error: StreamletError) -> None:
@@ -64,11 +73,21 @@ class Opener:
     ) -> Steps[Any]:
         yield from ()
         self.opened.append((partition, appeared))
-        return SimpleNamespace(partition=partition, closed=False)
+        counts = PartitionCounters()
+        return SimpleNamespace(
+            partition=partition,
+            closed=False,
+            ending=False,
+            is_finished=True,
+            unread=None,
+            topic_id=topic_id(),
+            ledger=SimpleNamespace(counts=counts),
+        )
 
     def reset(self, manager: Any, leader: Any, topic_id: Any) -> Steps[Any]:
         yield from ()
         self.resets.append(manager.partition)
+        self.judged_by.append(topic_id())
         return None
 
 
@@ -235,6 +254,17 @@ def test_an_offset_out_of_range_resets_that_partition_once() -> None:
     assert rig.opener.resets == [P1]
 
 
+def test_an_offset_out_of_range_is_judged_by_a_look_that_is_newer() -> None:
+    """The log of a topic that was made again is shorter, too: it is not one that was cut."""
+    reader = Reader({0: A})
+    reader.topic_id = "old"
+    rig = Rig(reader).start()
+    reader.topic_id = "new"
+    rig.it.fetch_failed([FailedFetch(P0, OffsetOutOfRange("x"))])
+    rig.poll(1)
+    assert rig.opener.judged_by == ["new"] and rig.reader.looks == 2
+
+
 def test_what_time_does_not_mend_is_raised() -> None:
     rig = Rig(Reader({0: A})).start()
     with pytest.raises(TopicAuthorizationFailed):
@@ -386,12 +416,15 @@ def test_no_topic_yet_is_waited_for() -> None:
     assert rig.opener.opened == [(Partition("a", 0), True)]
 
 
-def test_the_replacement_of_a_worker_takes_a_topic_it_sees_first_for_one_that_came_during_the_run() -> None:
-    """Where nothing is stored of it: else start_offset="latest" would pass over what was written meanwhile."""
-    rig = Rig(TopicsReader({"a": {0: A}}), replaces=True).start()
-    assert rig.opener.opened == [(Partition("a", 0), True)]
-    rig = Rig(Reader({0: A}), replaces=True).start()
-    assert rig.opener.opened == [(P0, False)]
+@pytest.mark.parametrize(("reader", "seen"), [(TopicsReader({"a": {0: A}}), Partition("a", 0)), (Reader({0: A}), P0)])
+def test_the_replacement_of_a_worker_takes_a_partition_it_sees_first_for_one_that_came_during_the_run(
+    reader: Reader, seen: Partition
+) -> None:
+    """Where nothing is stored of it: else start_offset="latest" would pass over what was written meanwhile. A worker
+    that died before the run began had nothing to store, and nothing was emitted.
+    """
+    assert Rig(reader, run_began=True).start().opener.opened == [(seen, True)]
+    assert Rig(reader).start().opener.opened == [(seen, False)]
 
 
 def test_a_topic_named_in_a_list_must_be_there_at_the_start() -> None:
@@ -436,7 +469,7 @@ def test_a_deleted_topics_partition_is_closed_once_what_is_open_is_finished(capl
     rig = Rig(reader).start()
     open_one = rig.it.get_manager(Partition("b", 1))
     for number, finished in ((0, True), (1, False)):
-        vars(rig.it.get_manager(Partition("b", number)) or rig).update(ending=False, is_finished=finished)
+        vars(rig.it.get_manager(Partition("b", number)) or rig).update(is_finished=finished)
     del reader.topics["b"]
     rig.it.refresh()
     rig.poll(TOPIC_GONE_GRACE_S + 2)
@@ -449,6 +482,19 @@ def test_a_deleted_topics_partition_is_closed_once_what_is_open_is_finished(capl
     reader.topics["b"] = {0: A}
     rig.poll(61)
     assert rig.opener.opened[-1] == (Partition("b", 0), True)
+
+
+def test_what_was_not_read_of_a_deleted_topic_is_counted_as_lost(caplog: pytest.LogCaptureFixture) -> None:
+    reader = TopicsReader({"a": {0: A}, "b": {0: A}})
+    rig = Rig(reader).start()
+    b = rig.it.get_manager(Partition("b", 0))
+    assert b is not None
+    vars(b).update(unread=OffsetRange(3, 7))
+    del reader.topics["b"]
+    rig.it.refresh()
+    rig.poll(TOPIC_GONE_GRACE_S + 2)
+    assert b.ledger.counts.lost == 4
+    assert "b-0: its topic was deleted; at least offsets [3, 6] (4 offsets) are lost" in caplog.text
 
 
 def test_a_list_of_which_every_topic_is_gone_stops_the_spout() -> None:
@@ -466,21 +512,27 @@ def test_two_tasks_share_several_topics_out() -> None:
     assert shares[0].isdisjoint(shares[1]) and len(shares[0] | shares[1]) == 7
 
 
-def test_a_topic_that_is_made_again_before_its_open_records_are_done_is_opened_and_stays_open() -> None:
+def test_a_topic_that_is_made_again_before_its_open_records_are_done_is_opened_beside_them() -> None:
+    """They are acked, failed and sent again under their own slot, until the last is done."""
     reader = TopicsReader({"a": {0: A}, "b": {0: A}})
     rig = Rig(reader).start()
     old, b = rig.it.get_manager(Partition("b", 0)), Partition("b", 0)
-    vars(old).update(ending=False, is_finished=False)
+    assert old is not None
+    vars(old).update(is_finished=False)
     del reader.topics["b"]
     rig.it.refresh()
     rig.poll(TOPIC_GONE_GRACE_S + 2)
+    assert old.ending and rig.closed == [old], "nothing is stored any more"
     reader.topics["b"] = {0: B}
     rig.it.refresh()
     rig.poll(1)
-    vars(old).update(is_finished=True)
-    rig.poll(1)
     new = rig.it.get_manager(b)
-    assert new is not old and new in rig.it.get_my_managed_partitions() and rig.it.leader(b) == B
+    assert new is not old and [new, old] == rig.it.get_my_managed_partitions()[1:] and not old.closed
+    vars(old).update(is_finished=True)
+    version = rig.it.version
+    rig.poll(1)
+    assert old.closed and old not in rig.it.get_my_managed_partitions() and rig.it.version > version
+    assert rig.it.get_manager(b) is new and not new.closed and rig.it.leader(b) == B
     assert rig.opener.opened[-1] == (b, True) and rig.it.complete
 
 

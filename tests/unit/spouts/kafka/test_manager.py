@@ -148,7 +148,7 @@ def test_of_many_records_the_one_that_cannot_be_emitted_is_named_and_no_other() 
     while one.next(out, 10) is not NO_EMITTED:
         pass
     assert out.offsets() == [0, 2]
-    assert (one.ledger.given_up_count, one.ledger.position) == (1, 3)
+    assert (one.ledger.counts.given_up, one.ledger.position) == (1, 3)
 
 
 def test_records_that_are_out_are_not_kept_until_others_come() -> None:
@@ -312,7 +312,18 @@ def test_t03_t08_a_failed_record_that_the_log_no_longer_has_is_retried_from_memo
     one.ack(0)
     one.ack(1)
     assert one.last_completed_offset() == 50
-    assert one.ledger.lost_count == 48
+
+
+def test_a_read_that_has_reached_its_stop_is_not_behind() -> None:
+    """However far the log grows, and however old its records become."""
+    one, out = manager(end=2), Out()
+    one.add(*fetched(batch(0, [b"a", b"b", b"c"])), 3)
+    assert one.lag == 2
+    drain(one, out)
+    one.ack_many([0, 1])
+    one.ledger.committed_to(2)
+    one.log_end = 900
+    assert (one.lag, one.ages(0.0, 10_000).behind_s, one.at_end) == (0, 0.0, True)
 
 
 def test_k10_what_is_given_up_is_named_and_stops_the_spout() -> None:
@@ -340,7 +351,7 @@ def test_k10_with_skip_it_is_passed_over_logged_and_counted(caplog: pytest.LogCa
     one.fail(0, 6.0)
     assert one.poisoned is None
     assert one.last_completed_offset() == 1
-    assert one.ledger.given_up_count == 1
+    assert one.ledger.counts.given_up == 1
     assert "lines-3 offset 0 given up" in caplog.text
 
 
@@ -368,7 +379,7 @@ def test_a_record_whose_tries_are_used_up_is_open_until_its_dead_letter_is_writt
     one.begin_turn(60.0, 10)
     assert drain(one, out) == [], "it is not tried again"
     one.dead_letter_written(0)
-    assert (one.last_completed_offset(), one.ledger.open_count, one.ledger.given_up_count) == (2, 0, 1)
+    assert (one.last_completed_offset(), one.ledger.open_count, one.ledger.counts.given_up) == (2, 0, 1)
 
 
 def test_what_cannot_be_decoded_or_emitted_is_given_up_and_the_next_records_come() -> None:
@@ -455,7 +466,7 @@ def test_with_skip_an_undecodable_record_is_passed_over_and_counted() -> None:
     assert out.offsets() == [1]
     one.ack(1)
     assert one.last_completed_offset() == 3
-    assert one.ledger.given_up_count == 2
+    assert one.ledger.counts.given_up == 2
 
 
 def test_a_value_that_cannot_travel_is_not_tried_again() -> None:
@@ -541,7 +552,7 @@ def test_with_skip_a_row_that_does_not_fit_is_passed_over_and_counted(
     assert one.next(out) is NO_EMITTED
     assert out.offsets() == [1]
     one.ack(1)
-    assert (one.last_completed_offset(), one.ledger.given_up_count) == (3, 2)
+    assert (one.last_completed_offset(), one.ledger.counts.given_up) == (3, 2)
     assert "lines-3 offset 0 given up (on_poison=skip): it gave a tuple that cannot be emitted. by_name" in caplog.text
 
 
@@ -559,7 +570,7 @@ def test_rows_made_of_columns_are_looked_at_too() -> None:
     one, out = manager(TwoColumns(), on_poison="skip"), Checked()
     one.add(*fetched(batch(0, [b"a", b"b"])), 2)
     assert drain(one, out) == []
-    assert (one.last_completed_offset(), one.ledger.given_up_count) == (2, 2)
+    assert (one.last_completed_offset(), one.ledger.counts.given_up) == (2, 2)
 
 
 def test_columns_that_are_too_short_are_taken_record_by_record_and_no_tuple_is_dropped() -> None:
@@ -779,7 +790,7 @@ def test_answers_for_an_offset_never_emitted_are_ignored() -> None:
     one = manager()
     one.ack(5)
     one.fail(6, 0.0)
-    assert one.ledger.ignored_count == 2
+    assert one.ledger.counts.ignored == 2
 
 
 def test_the_leader_epoch_of_a_commit_is_that_of_the_record_before_it() -> None:
@@ -876,11 +887,11 @@ class ManagerMachine(RuleBasedStateMachine):
         """Some are acked at once, among them what is not in flight (any more)."""
         done = data.draw(st.sets(st.sampled_from(sorted(self.in_flight)), min_size=1))
         late = [offset for offset in late if offset not in self.in_flight]
-        ignored = self.one.ledger.ignored_count
+        ignored = self.one.ledger.counts.ignored
         self.in_flight -= done
         self.acked |= done
         self.one.ack_many([*done, *late])
-        assert self.one.ledger.ignored_count == ignored + len(late)
+        assert self.one.ledger.counts.ignored == ignored + len(late)
 
     @rule(seconds=st.floats(0, 5))
     def wait(self, seconds: float) -> None:
@@ -943,13 +954,13 @@ def test_a_record_that_killed_its_worker_too_often_follows_the_policy(
     one.ack(1)
     one.crashed(0, "was killed by SIGSEGV (3 times so far)")
     if policy == "skip":
-        assert one.ledger.given_up_count == 1 and one.last_completed_offset() == 2
+        assert one.ledger.counts.given_up == 1 and one.last_completed_offset() == 2
         assert "lines-3 offset 0 given up (on_poison=skip)" in caplog.text and "SIGSEGV (3 times" in caplog.text
     else:
         assert one.poisoned is not None and "offset 0" in str(one.poisoned) and "SIGSEGV" in str(one.poisoned)
         assert one.last_completed_offset() == 0
     one.crashed(0, "once more")
-    assert one.ledger.given_up_count == (policy == "skip")
+    assert one.ledger.counts.given_up == (policy == "skip")
 
 
 # -- a scheme that is not ready ----------------------------------------------------------------------------------
@@ -994,7 +1005,7 @@ def test_a_record_whose_scheme_is_not_ready_waits_and_nothing_is_lost(
         drain(one, out)
     assert out.offsets() == [0] and one.ledger.position == 1
     one.ack(0)
-    assert one.last_completed_offset() == 1 and one.ledger.given_up_count == 0 and not one.given_up
+    assert one.last_completed_offset() == 1 and one.ledger.counts.given_up == 0 and not one.given_up
     assert one.at_hand and not one.at_end
     said = [row.message for row in caplog.records]
     assert len(said) == 1 and "waits at offset 1" in said[0] and "the registry is away." in said[0]
@@ -1037,7 +1048,7 @@ def test_a_record_that_turns_out_poison_after_a_wait_ends_the_wait() -> None:
     one.begin_turn(0.0, 10)
     one.begin_turn(9.0, 10)
     drain(one, out)
-    assert out.offsets() == [1] and one.ledger.given_up_count == 1
+    assert out.offsets() == [1] and one.ledger.counts.given_up == 1
 
 
 # -- streams, and topics that are gone -----------------------------------------------------------------

@@ -172,8 +172,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert ledger.open_count == len(oracle.in_flight | oracle.failed)
         assert ledger.waiting_count == len(oracle.failed)
         assert ledger.committed == self.stored <= ledger.next_committable() <= ledger.position
-        assert ledger.ignored_count == self.ignored
-        assert ledger.lost_count == len(oracle.lost)
+        assert ledger.counts.ignored == self.ignored
 
     @invariant()
     def each_offset_is_in_one_place(self) -> None:

@@ -119,7 +119,7 @@ def test_what_a_former_owner_commits_until_it_hands_over_is_no_loss(until_caught
     opening = Activity(opener.open(Partition("t", 0), lambda: Broker("a"), lambda: None, False))
     assert opening.poll()
     manager = opening.take()
-    assert manager.ledger.position == 150 and manager.log_end == 164 and opener.lost_offsets == 0
+    assert manager.ledger.position == 150 and manager.log_end == 164 and not manager.ledger.counts.lost
     assert manager.end == (164 if until_caught_up else None)
 
 
@@ -151,8 +151,26 @@ def test_a_stop_that_was_asked_for_otherwise_or_of_another_log_is_chosen_anew() 
     stored = StoredOffset(40, "run-1", stop=StopOffset(100, "latest"))
     assert decide_stop(ReadPlace("offset", 70), LOG_NOW, stored, GOES_ON, "run-1") == StopOffset(70, "offset 70")
     grown = LogBounds(0, 170)
-    for reason in (Reason.FORCED, Reason.TOPIC_RECREATED, Reason.DIVERGED):
+    for reason in (Reason.FORCED, Reason.TOPIC_RECREATED):
         assert decide_stop(LATEST_STOP, grown, stored, StartDecision(0, reason), "run-2").offset == 170
+
+
+@pytest.mark.parametrize(
+    ("reason", "log", "stop"),
+    [
+        (Reason.BELOW_START, LogBounds(60, 170), 100),
+        (Reason.BELOW_START, LogBounds(120, 170), 100),
+        (Reason.DIVERGED, LogBounds(0, 170), 100),
+        (Reason.DIVERGED, LogBounds(0, 70), 70),
+        (Reason.AHEAD_OF_END, LogBounds(0, 30), 30),
+    ],
+)
+def test_a_stop_is_chosen_once_whatever_was_lost_since(reason: Reason, log: LogBounds, stop: int) -> None:
+    """But in a log that was cut below it: that may never get there again."""
+    stored = StoredOffset(40, "run-1", stop=StopOffset(100, "latest"))
+    assert decide_stop(LATEST_STOP, log, stored, StartDecision(log.start, reason), "run-2").offset == stop
+    at_offset = StoredOffset(40, "run-1", stop=StopOffset(100, "offset 100"))
+    assert decide_stop(ReadPlace("offset", 100), log, at_offset, StartDecision(0, reason), "run-2").offset == 100
 
 
 def test_the_stop_is_stored_with_the_offset_and_read_back() -> None:
@@ -180,7 +198,8 @@ def test_a_start_outside_of_the_log_is_refused_by_its_setting() -> None:
     config = SpoutConfig(KafkaHosts("a:9092"), "t", id="g", start_offset={0: 900})
     with pytest.raises(OffsetsLost, match=r"start_offset says 900, and a read can begin from 0 .* to 164"):
         opened_at(MovingLog(), config, stored=None)
-    assert opened_at(MovingLog(), replace(config, fail_on_data_loss=False), stored=None).ledger.position == 164
+    beyond = opened_at(MovingLog(), replace(config, fail_on_data_loss=False), stored=None).ledger
+    assert (beyond.position, beyond.counts.lost) == (164, 0), "what was never there is not lost"
     assert opened_at(MovingLog(), replace(config, start_offset={0: 9}), stored=None).ledger.position == 9
 
 
@@ -212,3 +231,9 @@ def opened_at(
     opening = Activity(opener.open(Partition("t", 0), lambda: Broker("a"), lambda: None, False))
     assert opening.poll()
     return opening.take()
+
+
+def test_a_loss_found_at_an_opening_is_counted() -> None:
+    config = SpoutConfig(KafkaHosts("a:9092"), "t", id="g", fail_on_data_loss=False)
+    ledger = opened_at(MovingLog(), config, stored=StoredOffset(170)).ledger
+    assert (ledger.position, ledger.counts.lost) == (164, 6)

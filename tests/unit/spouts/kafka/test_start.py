@@ -78,6 +78,8 @@ def test_a_re_created_topic_is_a_third_loss_even_where_the_offset_would_fit() ->
 
 def test_k8_a_partition_that_appears_while_running_begins_at_its_start() -> None:
     decision = decide_start(None, LOG, StartPolicy("latest"), appeared_while_running=True)
+    forced = StartPolicy("latest", ignore_stored_offset=True)
+    assert decide_start(StoredOffset(170, "old run"), LOG, forced, appeared_while_running=True) == decision
     assert (decision.offset, decision.reason) == (100, Reason.NEW_PARTITION)
 
 

@@ -1,0 +1,105 @@
+"""What a log has lost is counted wherever it is found, and what was read of a topic that is gone is finished."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
+from tests.scripted.fake_cluster import FakeCluster, Log
+from tests.spout_harness import read_all
+
+TOPIC = "lines"
+OLD, NEW = "A" * 21 + "Q", "A" * 21 + "g"
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster({TOPIC: 1}) as cluster:
+        cluster.topic_ids[TOPIC] = OLD
+        yield cluster
+
+
+@pytest.fixture
+def spout(cluster: FakeCluster, harness: Callable[..., Any]) -> Callable[..., Any]:
+    def start(**settings: Any) -> Any:
+        quick = {"state_update_interval_ms": 50, "fetch_max_wait_ms": 20, "retry_initial_delay_ms": 10, **settings}
+        hosts = KafkaHosts(cluster.broker.address, refresh_freq_secs=0.2)
+        return harness(SpoutConfig(hosts, TOPIC, id="demo", fail_on_data_loss=False, **quick))
+
+    return start
+
+
+def retire(cluster: FakeCluster, start: int) -> None:
+    """Let retention take what lies below."""
+    log = cluster.log(TOPIC, 0)
+    log.start, log.batches = start, [batch for batch in log.batches if batch[0] >= start]
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_what_retention_took_is_counted_at_a_start_and_while_it_runs(
+    cluster: FakeCluster, spout: Any, running: bool
+) -> None:
+    cluster.write(TOPIC, *"ab")
+    one = spout()
+    read_all(one, 2)
+    if not running:
+        one.spout.close()
+    with cluster.changed:
+        for _ in "cdefg":
+            cluster.log(TOPIC, 0).append(cluster.log(TOPIC, 0).batches[0][2])
+        retire(cluster, 5)
+    one = one if running else spout()
+    one.take(2)
+    assert one.spout.lost_count() == one.status()["lost"] == 3
+
+
+def made_again(cluster: FakeCluster, *values: str) -> None:
+    """Delete the topic and make it again, with records of its own."""
+    with cluster.changed:
+        cluster.topics[TOPIC] = [Log()]
+        cluster.topic_ids[TOPIC] = NEW
+        cluster.committed.clear()
+        cluster.write(TOPIC, *values)
+
+
+def test_a_record_of_a_topic_that_was_made_again_is_sent_again_until_it_is_done(
+    cluster: FakeCluster, spout: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its value is in memory, and nowhere else any more."""
+    cluster.write(TOPIC, *"abc")
+    one = spout()
+    (a, _b, _c) = (tup_id for _, tup_id in one.take(3))
+    one.spout.ack(a)
+    with caplog.at_level(logging.ERROR):
+        made_again(cluster, *"xy")
+        values = sorted(values[0] for values, _ in one.take(2))
+    assert values == ["x", "y"] and "deleted and created again" in caplog.text
+    one.spout.fail(_b)
+    one.spout.fail(_c)
+    again = one.take(2)
+    assert sorted(values[0] for values, _ in again) == ["b", "c"]
+    assert len(one.spout.partition_status()) == 1 and one.spout.unfinished_count() == 4
+    one.spout.ack_many([tup_id for _, tup_id in again])
+    one.until(lambda: len(one.spout._managers) == 1)
+    assert one.spout.unfinished_count() == 2
+
+
+def test_counters_do_not_fall_when_another_manager_takes_over(cluster: FakeCluster, spout: Any) -> None:
+    cluster.write(TOPIC, *"abc")
+    one = spout(on_poison="skip", retry_limit=1)
+    tup_ids = [tup_id for _, tup_id in one.take(3)]
+    one.spout.fail(tup_ids[2])
+    ((_, again),) = one.take(1)
+    one.spout.fail(again)
+    one.spout.ack_many(tup_ids[:2])
+    one.until(one.committed(3))
+    assert (one.spout.given_up_count(), one.status()["failed"]) == (1, 2)
+    cluster.log(TOPIC, 0).elect(keeps=2)
+    cluster.write(TOPIC, "C")
+    assert read_all(one, 1) == ["C"]
+    row = one.status()
+    assert (one.spout.given_up_count(), row["given_up"], row["failed"], row["lost"]) == (1, 1, 2, 1)
