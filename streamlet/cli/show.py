@@ -345,6 +345,7 @@ WAIT_SHOWN_MS = 100
 """Milliseconds of waiting in queues that the table shows at least."""
 
 PARTITION_COLUMNS = ("partition", "position", "committed", "lag", "behind")
+"""What a table of partitions shows; and ``waits at``, once the place of an old tuple is known."""
 
 
 class Rates:
@@ -441,6 +442,16 @@ def partition_cells(row: Mapping[str, Any], several: bool = False) -> tuple[str,
     return (where, *(count(row.get(key)) for key in PARTITION_COLUMNS[1:-1]), age)
 
 
+def partition_table(rows: Iterable[Mapping[str, Any]], several: bool) -> list[tuple[str, ...]]:
+    """Return the table of partitions as text: its heads, then a row each."""
+    ordered = in_order(rows)
+    table: list[tuple[str, ...]] = [PARTITION_COLUMNS, *(partition_cells(row, several) for row in ordered)]
+    if not any(row.get("waits_at") for row in ordered):
+        return table
+    places = ["waits at", *(str(row.get("waits_at") or "-") for row in ordered)]
+    return [(*cells, place) for cells, place in zip(table, places, strict=True)]
+
+
 def in_order(partitions: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return partitions' rows by spout, topic and number."""
     return sorted(partitions, key=lambda row: (*_spout_and_topic(row), str(row.get("partition")).rjust(10)))
@@ -465,8 +476,7 @@ def component_lines(status: RunStatus, rates: Mapping[str, float]) -> Iterator[s
 def partition_lines(partitions: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
     """Yield the table of partitions as aligned text."""
     if partitions:
-        several = of_several_spouts(partitions)
-        yield from aligned([PARTITION_COLUMNS, *(partition_cells(row, several) for row in in_order(partitions))])
+        yield from aligned(partition_table(partitions, of_several_spouts(partitions)))
 
 
 def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from streamlet.runtime.worker.log_lines import shown_text
 REFRESH_A_SECOND = 4
 STYLES = {"debug": "dim", "warning": "yellow", "warn": "yellow", "error": "red", "critical": "bold red"}
 UNIMPORTANT = ("tasks", "timed out", "window", "wait ms", "per s", "p50 ms", "p99 ms", "emitted", "failed")
-UNIMPORTANT_OF_PARTITIONS = ("position", "committed", "behind")
+UNIMPORTANT_OF_PARTITIONS = ("position", "committed", "waits at", "behind")
 """What a narrow terminal goes without, first to last."""
 
 MOST_PARTITIONS = 16
@@ -120,9 +120,8 @@ class TableView:
         rows = sorted(status.partitions, key=lambda row: -(row.get("lag") or 0))
         if not rows:
             return []
-        several = show.of_several_spouts(rows)
-        shown = [show.partition_cells(row, several) for row in show.in_order(rows[:MOST_PARTITIONS])]
-        table, kept = _table(show.PARTITION_COLUMNS, shown, UNIMPORTANT_OF_PARTITIONS, self._console.width)
+        heads, *shown = show.partition_table(rows[:MOST_PARTITIONS], show.of_several_spouts(rows))
+        table, kept = _table(heads, shown, UNIMPORTANT_OF_PARTITIONS, self._console.width)
         for cells in shown:
             table.add_row(*(self._text(cells[at]) for at in kept))
         hidden = len(rows) - MOST_PARTITIONS

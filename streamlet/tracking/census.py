@@ -40,8 +40,8 @@ class Answer(NamedTuple):
     sent: Mapping[int, int]
     received: Mapping[int, int]
     """Frames over the present link, by worker at the other end."""
-    waiting: Sequence[int]
-    """The ledgers' entries of trees below the bounds that have a tuple in a queue."""
+    waiting: Mapping[int, int]
+    """The ledgers' entries of trees below the bounds that have a tuple in a queue, and the task of one such tuple."""
     held: Sequence[Sequence[float]]
     """(root, task, seconds) of tuples that user code was given so long ago and neither acked nor failed."""
     load: float
@@ -56,7 +56,8 @@ class CensusResult(NamedTuple):
     """That of the worker where it is longest."""
     slowest: int
     settled: bool
-    waiting: Collection[int]
+    waiting: Mapping[int, int]
+    """As in the answers."""
     held: Mapping[int, tuple[int, float]]
     """Root -> task that has held a tuple of it longest, and the seconds."""
     loads: Sequence[float]
@@ -121,6 +122,6 @@ def _result_of(answers: Sequence[Answer], settled: bool) -> CensusResult:
         for root, task, seconds in answer.held:
             if held.get(int(root), (0, -1.0))[1] < seconds:
                 held[int(root)] = int(task), seconds
-    waiting = set().union(*(answer.waiting for answer in answers))
+    waiting = {entry: task for answer in answers for entry, task in answer.waiting.items()}
     queued, loads = sum(a.queued for a in answers), [answer.load for answer in answers]
     return CensusResult(queued, longest.wait_s, longest.slowest, settled, waiting, held, loads)

@@ -44,7 +44,7 @@ class PendingSet:
     or two more, if that is longer) after it was opened (Storm's rotating map: between one and two times).
     """
 
-    __slots__ = ("_marks", "_step_s", "ids", "in_sets", "next_root", "sets", "timeout_s")
+    __slots__ = ("_marks", "_old", "_step_s", "ids", "in_sets", "next_root", "sets", "timeout_s")
 
     def __init__(self, task_id: int, epoch: int, timeout_s: float) -> None:
         self.ids: dict[int, Hashable] = {}
@@ -55,6 +55,8 @@ class PendingSet:
         self.timeout_s = timeout_s
         self._step_s = max(timeout_s / 4, LEAST_STEP_S)
         self._marks: deque[tuple[float, int]] = deque()
+        self._old = 0
+        """The root of the last mark that was older than the time-out."""
 
     def __len__(self) -> int:
         return len(self.ids) + self.in_sets
@@ -118,4 +120,14 @@ class PendingSet:
         """
         if not self._marks or now - self._marks[0][0] < self.timeout_s:
             return None
-        return self._marks.popleft()[1]
+        self._old = self._marks.popleft()[1]
+        return self._old
+
+    def opened_before(self, time_s: float) -> int:
+        """Return a root: trees below it were opened by then; 0: none is known."""
+        found = self._old
+        for at, root in self._marks:
+            if at > time_s:
+                break
+            found = root
+        return found

@@ -41,7 +41,8 @@ class RouteCheck(dict[tuple[int, int, str], int]):
         """Refuse a frame with tuples that no route brings here. Raises BadFrame.
 
         A run must lead from a task of the sending worker to a task of this one that reads the stream, and its tuples
-        must have as many fields as the stream. An answer about queues may name only tasks of the sending worker.
+        must have as many fields as the stream. An answer about queues may name only tasks of the sending worker; its
+        tuples may wait for any task.
         """
         for run in incoming.runs:
             width = self[run.source, run.target, run.stream]
@@ -54,3 +55,5 @@ class RouteCheck(dict[tuple[int, int, str], int]):
             tasks = {incoming.answer.slowest, *(held[1] for held in incoming.answer.held)} - {0}
             if any(self._worker_of.get(int(task)) != incoming.worker for task in tasks):
                 raise BadFrame(f"An answer from worker {incoming.worker} names a task that it does not have.")
+            if not self._worker_of.keys() >= set(incoming.answer.waiting.values()):
+                raise BadFrame(f"An answer from worker {incoming.worker} names a task that nobody has.")

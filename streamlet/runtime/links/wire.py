@@ -336,7 +336,9 @@ def _answer(item: Any) -> Answer | None:
         raise BadFrame("An answer about queues does not have its nine parts.")
     answer = Answer(*item)
     _ints([answer.number, answer.queued, answer.slowest])
-    _ints(answer.waiting)
+    if type(answer.waiting) is not dict:
+        raise BadFrame("An answer about queues does not say where trees wait.")
+    _ints([*answer.waiting, *answer.waiting.values()])
     _seconds(answer.wait_s)
     for counts in (answer.sent, answer.received):
         if type(counts) is not dict:

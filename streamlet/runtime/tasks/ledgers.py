@@ -12,7 +12,7 @@ from typing import Any
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import hurts_one_tuple
-from streamlet.components.spout import FailReason, FailureCause, Spout
+from streamlet.components.spout import FailReason, FailureCause
 from streamlet.model.plan import Plan
 from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.runtime.tasks.failure_causes import FailureCauses
@@ -170,9 +170,22 @@ class Ledgers:
         """Return the rows of all spouts about the partitions they read."""
         rows: list[dict[str, Any]] = []
         for spout in self.spouts.values():
-            name = self._plan.tasks[spout.task_id - 1].component
-            rows += self.guard(spout, "partition_status", partial(_rows_of, spout.spout, name))
+            rows += self.guard(spout, "partition_status", partial(self._rows_of, spout))
         return rows
+
+    def _rows_of(self, spout: SpoutTask) -> list[dict[str, Any]]:
+        # Read to the end here, inside the guard: a generator raises only then, as does a None that was returned.
+        rows = [{"component": self._name(spout.task_id), **row} for row in spout.spout.partition_status()]
+        if any(row.get("oldest_open") is not None for row in rows) and spout.places:
+            places = {spout.spout.lasting_id(tup_id): task for tup_id, task in spout.places.items()}
+            for row in rows:
+                task = places.get((row.get("topic"), row.get("partition"), row.get("oldest_open")))
+                if task is not None:
+                    row["waits_at"] = self._name(task)
+        return rows
+
+    def _name(self, task_id: int) -> str:
+        return self._plan.tasks[task_id - 1].component
 
     def message_of(self, root: int) -> Any:
         """Return what the root's spout calls its message in every run; None unless it is open here."""
@@ -194,8 +207,3 @@ class Ledgers:
             raise spout_failed(name, spout.task_id, where, error, getattr(spout.spout, where, None)) from error
         finally:
             self._in_hand.clear()
-
-
-def _rows_of(spout: Spout, component: str) -> list[dict[str, Any]]:
-    # Read to the end here, inside the guard: a generator raises only then, as does a None that was returned.
-    return [{"component": component, **row} for row in spout.partition_status()]

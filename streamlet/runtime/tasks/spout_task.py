@@ -6,9 +6,10 @@ before anything of it is sent, so a delta for an unknown root is late, never ear
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial, reduce
-from itertools import chain
+from itertools import chain, islice
 from operator import xor
 from typing import Any
 
@@ -27,7 +28,7 @@ from streamlet.tracking.acker import AckLedger
 from streamlet.tracking.census import CensusResult
 from streamlet.tracking.overdue import NOBODY, Overdue
 from streamlet.tracking.pending import PendingSet
-from streamlet.tracking.roots import SET_TREES, STEP, entry_of
+from streamlet.tracking.roots import SET_TREES, STEP, end_of, entry_of, owner_task
 from streamlet.tracking.window import PendingWindow
 
 SAMPLED = 32
@@ -48,6 +49,12 @@ KEPT_BYTES = 250
 
 FEW = 16
 """Tuples below which those emitted at once are put in one by one, and travel with their neighbours."""
+
+MOST_PLACES = 1000
+"""Most trees, oldest first, whose places are looked for."""
+
+PLACES_AFTER_S = 5.0
+"""Seconds until the place of an open tree is looked for, and between two looks."""
 
 MOST_FOLLOWED = 100_000
 """Most failed messages that are followed until they are acked."""
@@ -94,6 +101,10 @@ class SpoutTask:
         self.window = window
         self.ledger = AckLedger()
         self.overdue = Overdue(timeout_s)
+        self.places: dict[Hashable, int] = {}
+        """Messages of old trees, and the task at which each was seen last."""
+        self._places_due_s = self._places_over_s = 0.0
+        self._looks_for_places = False
         self.counting: tuple[int, int, int, int] | None = None
         """When the present round of the census began: emits, trees done, trees open; and the bound of overdue ones."""
         self.pending = PendingSet(task_id, epoch, timeout_s)
@@ -542,9 +553,9 @@ class SpoutTask:
         return bool(self.pending) or self.emits != self._emits_asked
 
     def census_begins(self, now: float) -> tuple[int, int]:
-        """Return the oldest open root, and the bound of overdue ones.
+        """Return the oldest open root, and the bound of old ones.
 
-        A round looks for overdue trees below that root; 0 if there are none.
+        A round looks for old trees below that root; 0 if there are none.
         """
         self.pending.note_time(now)
         bound = self.pending.old_bound(now)
@@ -553,7 +564,18 @@ class SpoutTask:
         below = self.overdue.asked(self.ledger.open, now)
         self._emits_asked = self.emits
         self.counting = self.emits, self.stats.acked + self.stats.failed, len(self.pending), below
-        return next(iter(self.ledger.open), self.pending.next_root), below
+        # Rule: places are looked for seldom, and of old trees only: to find them every queue is scanned.
+        bound_of_places = self._bound_of_places(now)
+        self._looks_for_places = bound_of_places > 0
+        return next(iter(self.ledger.open), self.pending.next_root), max(below, bound_of_places)
+
+    def _bound_of_places(self, now: float) -> int:
+        if now < self._places_due_s:
+            return 0
+        self._places_due_s = now + PLACES_AFTER_S
+        opened = self.pending.opened_before(now - PLACES_AFTER_S)
+        old = [entry for entry in islice(self.ledger.open, MOST_PLACES) if entry < opened]
+        return end_of(old[-1]) if old else 0
 
     def steer(self, found: CensusResult) -> bool | None:
         """Set the window by what a round found; see ``PendingWindow.measured``."""
@@ -569,6 +591,10 @@ class SpoutTask:
     def expire(self, found: CensusResult, now: float) -> dict[int, int]:
         """Fail the trees that timed out; return them with the task that holds a tuple of each."""
         assert self.counting is not None
+        if self._looks_for_places:
+            self._note_places(found, now)
+        elif now >= self._places_over_s:
+            self.places = {}
         entries = self.overdue.judge(found, self.counting[-1], self.ledger.open, now)
         self.counting = None
         sets = {entry for entry in entries if entry & 1}
@@ -582,6 +608,18 @@ class SpoutTask:
         # message.
         self._failed(self._close_failed(self.ledger.fail(sets)), FailReason.LOST)
         return expired
+
+    def _note_places(self, found: CensusResult, now: float) -> None:
+        """Note where old trees wait, by a round that looked for them."""
+        # Of a set the first message alone, and of many trees the oldest: that is where a partition stands.
+        tasks = {**found.waiting, **{entry_of(root): task for root, (task, _) in found.held.items()}}
+        own = [entry for entry in tasks if owner_task(entry) == self.task_id]
+        self.places = {}
+        for entry in heapq.nsmallest(MOST_PLACES, own):
+            opened = self.pending.sets.get(entry)
+            ids = [self.pending.ids.get(entry)] if opened is None else opened.left()[:1]
+            self.places.update((tup_id, tasks[entry]) for tup_id in ids if tup_id is not None)
+        self._places_over_s = now + 3 * PLACES_AFTER_S
 
     def _expired_in_sets(self, sets: set[int], found: CensusResult) -> dict[int, int]:
         """Return the trees that bolts hold for too long; of a set without one, all. With their holders."""

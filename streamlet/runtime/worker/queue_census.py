@@ -194,18 +194,18 @@ class QueueCensus:
         """Count this worker's tuples, between two calls of user code."""
         counts: Counter[int] = Counter()
         bounds = {owner_task(bound): bound for bound in ask.bounds}
-        waiting: set[int] = set()
+        waiting: dict[int, int] = {}
         for work in self._queued():
             counts[work.run.target] += work.left
             if bounds:
-                waiting.update(_older(work.run.multi, work.run.roots[-work.left :], bounds))
-        for live in self._tasks.values() if bounds else ():
+                waiting |= dict.fromkeys(_older(work.run.multi, work.run.roots[-work.left :], bounds), work.run.target)
+        for task_id, live in self._tasks.items() if bounds else ():
             for batch in live.run.answered_for if isinstance(live.run, BoltTask) else ():
-                waiting.update(_older(batch.multi, batch.roots, bounds))
+                waiting |= dict.fromkeys(_older(batch.multi, batch.roots, bounds), task_id)
         leaving = 0  # nobody here knows how long their tasks will take
         for run in self._departures.staying():
             leaving += len(run.roots)
-            waiting.update(_older(run.multi, run.roots, bounds))
+            waiting |= dict.fromkeys(_older(run.multi, run.roots, bounds), run.target)
         waits = {task: count * self._pace(task) for task, count in counts.items()}
         sent, received = self._links.traffic()
         return Answer(
@@ -215,7 +215,7 @@ class QueueCensus:
             max(waits, key=waits.__getitem__, default=0),
             sent,
             received,
-            list(waiting),
+            waiting,
             self._held(bounds, {owner_task(floor): floor for floor in ask.floors}),
             self._load_now(),
         )

@@ -250,6 +250,10 @@ class OffsetLedger(Generic[V]):
         self.position = offset + 1
         self.counts.give_up(offset)
 
+    def waits(self, offset: int | None) -> bool:
+        """Return whether a record has failed and waits for its retry."""
+        return offset in self._failed
+
     def open_among(self, offsets: Sequence[int]) -> list[int]:
         """Return those of ascending offsets that are open, in order."""
         if not offsets:

@@ -137,7 +137,7 @@ class KafkaSpout(Spout):
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         """Find brokers and partitions and take over the stored offsets."""
         config = self.spout_config
-        self._clock = context.clock
+        self._clock, self._component = context.clock, context.component_name
         self._until_caught_up = bool(conf.get("streamlet.until.caught.up"))
         schemes = config.schemes(self._fields)
         uniform = context.uniform or chance.uniform
@@ -539,4 +539,6 @@ class KafkaSpout(Spout):
             "oldest_open": ages.oldest_open,
             "open_s": ages.open_s,
             "paused": manager.paused,
+            # Where it is with a bolt only the runtime knows, and says it instead.
+            "waits_at": self._component if manager.ledger.waits(ages.oldest_open) else None,
         }

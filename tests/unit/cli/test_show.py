@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -160,6 +161,15 @@ def test_partitions_of_several_spouts_are_shown_with_their_spout() -> None:
     assert shown[1:] == ["audit t/0", "audit t/1", "orders t/0", "orders t/1"]
     assert "orders t/1" in drawn(80, status(partitions=rows))
     assert "orders" not in "".join(show.partition_lines(rows[::2]))
+
+
+def test_where_old_records_wait_is_a_column_once_it_is_known() -> None:
+    rows: Any = [{"topic": "t", "partition": 0, "waits_at": None}, {"topic": "t", "partition": 1, "waits_at": None}]
+    assert "waits at" not in next(show.partition_lines(tuple(rows)))
+    rows[1]["waits_at"] = "store"
+    head, *lines = show.partition_lines(tuple(rows))
+    assert head.endswith("waits at") and [line.split()[-1] for line in lines] == ["-", "store"]
+    assert "store" in drawn(80, status(partitions=tuple(rows)))
 
 
 def test_the_result_of_a_killed_run_has_the_fields_of_its_status(capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,17 +8,17 @@ from streamlet.tracking.census import Answer, Census
 
 
 def answer(number: int, **of: Any) -> Answer:
-    return Answer(number, 0, 0.0, 0, {}, {}, [], [], 0.0)._replace(**of)
+    return Answer(number, 0, 0.0, 0, {}, {}, {}, [], 0.0)._replace(**of)
 
 
 def test_a_round_is_complete_when_every_worker_has_answered() -> None:
     census = Census([0, 1], first=0)
     number = census.begin()
-    assert census.take(0, answer(number, queued=3, wait_s=1.0, slowest=4, waiting=[1])) is None
-    whole = census.take(1, answer(number, queued=2, wait_s=5.0, slowest=9, waiting=[1, 2], held=[[7, 9, 2.0]]))
+    assert census.take(0, answer(number, queued=3, wait_s=1.0, slowest=4, waiting={1: 4})) is None
+    whole = census.take(1, answer(number, queued=2, wait_s=5.0, slowest=9, waiting={1: 4, 2: 9}, held=[[7, 9, 2.0]]))
     assert whole is not None and not census.asking
     assert (whole.queued, whole.wait_s, whole.slowest) == (5, 5.0, 9)
-    assert set(whole.waiting) == {1, 2} and whole.held == {7: (9, 2.0)}
+    assert whole.waiting == {1: 4, 2: 9} and whole.held == {7: (9, 2.0)}
 
 
 def test_an_answer_of_another_round_counts_for_nothing() -> None:

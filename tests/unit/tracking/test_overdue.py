@@ -14,7 +14,7 @@ from streamlet.tracking.overdue import MOST_ASKED, NOBODY, Overdue
 from streamlet.tracking.roots import STEP, first_root, roots_of_set
 from tests.seeds import seeds
 
-NOTHING = {"queued": 0, "wait_s": 0.0, "slowest": 0, "settled": True, "waiting": set[int](), "held": {}, "loads": []}
+NOTHING = {"queued": 0, "wait_s": 0.0, "slowest": 0, "settled": True, "waiting": {}, "held": {}, "loads": []}
 
 
 def found(**of: Any) -> CensusResult:
@@ -45,7 +45,7 @@ def test_a_tree_that_was_queued_is_looked_for_again_later() -> None:
     overdue, trees = Overdue(10.0), {4: 77}
     overdue.add([4])
     bound = overdue.asked(trees, 10.0)
-    assert overdue.judge(found(waiting={4}), bound, trees, 10.0) == {}
+    assert overdue.judge(found(waiting={4: 3}), bound, trees, 10.0) == {}
     assert overdue.asked(trees, 12.0) == 0
     assert overdue.asked(trees, 13.0) == 5
 
@@ -64,7 +64,7 @@ def test_a_tree_of_which_one_tuple_is_held_and_one_queued_has_not_timed_out() ->
     overdue, trees = Overdue(10.0), {4: 77}
     overdue.add([4])
     bound = overdue.asked(trees, 10.0)
-    assert overdue.judge(found(held={4: (3, 40.0)}, waiting={4}), bound, trees, 10.0) == {}
+    assert overdue.judge(found(held={4: (3, 40.0)}, waiting={4: 3}), bound, trees, 10.0) == {}
 
 
 def test_a_tree_that_is_done_meanwhile_is_forgotten() -> None:
@@ -91,7 +91,7 @@ def test_a_set_of_trees_is_looked_for_as_one_with_all_its_roots() -> None:
     overdue.add(trees)
     bound = overdue.asked(trees, 10.0)
     assert bound > roots[-1], "a tuple of its last tree is looked for, too"
-    assert overdue.judge(found(waiting={roots.start}, held={roots[7]: (3, 40.0)}), bound, trees, 10.0) == {}
+    assert overdue.judge(found(waiting={roots.start: 3}, held={roots[7]: (3, 40.0)}), bound, trees, 10.0) == {}
     bound = overdue.asked(trees, 13.0)
     held = {roots[7]: (3, 9.0), roots[8]: (4, 11.0), roots[9]: (5, 1.0)}
     assert overdue.judge(found(held=held), bound, trees, 13.0) == {roots.start: 4}
@@ -131,8 +131,8 @@ def test_10000_steps_of_a_tuple_among_four_workers_never_look_like_nobodys(seed:
 
     def answered(worker: int, number: int) -> Answer:
         mine = workers[worker]
-        return Answer(number, 0, 0.0, 0, {}, {}, [], [], 0.0)._replace(
-            sent={**mine.sent}, received={**mine.received}, waiting=[4] * bool(mine.queue)
+        return Answer(number, 0, 0.0, 0, {}, {}, {}, [], 0.0)._replace(
+            sent={**mine.sent}, received={**mine.received}, waiting={4: 3} if mine.queue else {}
         )
 
     still = (1, 2)

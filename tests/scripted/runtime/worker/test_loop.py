@@ -158,7 +158,7 @@ def said(full: list[int], worker: int = 1) -> Incoming:
 
 def answered(ask: Ask, worker: int = 1, **of: Any) -> Incoming:
     """What a worker answers that has nothing."""
-    answer = Answer(ask.number, 0, 0.0, 0, {}, {}, [], [], 0.0)._replace(**of)
+    answer = Answer(ask.number, 0, 0.0, 0, {}, {}, {}, [], 0.0)._replace(**of)
     return Incoming([], [], [], [], worker=worker, answer=answer)
 
 

@@ -118,7 +118,7 @@ class Rig:
             self.loop.turn()
             ask = self.ask()
             if ask is not None:
-                answer = Answer(ask.number, 0, 0.0, 0, {}, {}, [], [], 0.0)._replace(**of)
+                answer = Answer(ask.number, 0, 0.0, 0, {}, {}, {}, [], 0.0)._replace(**of)
                 self.wire.arrived.append(Incoming([], [], [], [], worker=1, answer=answer))
 
 
@@ -141,7 +141,7 @@ def test_an_answer_counts_what_arrived_before_the_question() -> None:
         one.loop.turn()
         answer = one.answer()
         assert (answer.number, answer.queued, answer.sent, answer.received) == (9, 2, {1: 7}, {1: 8})
-        assert set(answer.waiting) == {ROOT + STEP}, "ROOT + 2 * STEP is not below the bound"
+        assert answer.waiting == {ROOT + STEP: BOLT}, "ROOT + 2 * STEP is not below the bound"
         assert [[*held] for held in answer.held] == [[ROOT, BOLT, 2.0]]
 
 
@@ -155,7 +155,7 @@ def test_an_answer_counts_what_stays_here_until_another_worker_has_room() -> Non
         one.wire.arrived.append(Incoming([], [], [], [], worker=1, ask=Ask(9, [ROOT], [ROOT + STEP], [])))
         one.loop.turn()
         answer = one.answer()
-        assert (answer.queued, answer.waiting, answer.slowest) == (100, [ROOT], 0)
+        assert (answer.queued, answer.waiting, answer.slowest) == (100, {ROOT: BOLT}, 0)
 
 
 def test_an_answer_estimates_how_long_the_queue_takes() -> None:
@@ -166,7 +166,7 @@ def test_an_answer_estimates_how_long_the_queue_takes() -> None:
         one.arrives(ask=Ask(9, [ROOT], [], []))
         one.loop.turn()
         answer = one.answer()
-        assert 0 < answer.queued < 10 and answer.slowest == BOLT and answer.waiting == []
+        assert 0 < answer.queued < 10 and answer.slowest == BOLT and answer.waiting == {}
         assert 0.9 < answer.wait_s / (answer.queued * BOLTS_S) < 1.1
 
 
@@ -238,7 +238,7 @@ def test_a_lost_link_ends_a_round_and_the_next_one_is_asked_when_trees_are_open_
         one.loop.recover([1])
         one.loop.recovered()
         one.wire.arrived.append(
-            Incoming([], [], [], [], worker=1, answer=Answer(first.number, 0, 0.0, 0, {}, {}, [], [], 0.0))
+            Incoming([], [], [], [], worker=1, answer=Answer(first.number, 0, 0.0, 0, {}, {}, {}, [], 0.0))
         )
         one.loop.turn()
         one.loop.turn()
@@ -268,7 +268,7 @@ def test_every_worker_hears_the_loads_that_the_last_round_found() -> None:
         one.loop.turn()
         first = one.ask()
         assert first is not None and [*first.loads] == []
-        answer = Answer(first.number, 0, 0.0, 0, {}, {}, [], [], 0.75)
+        answer = Answer(first.number, 0, 0.0, 0, {}, {}, {}, [], 0.75)
         one.wire.arrived.append(Incoming([], [], [], [], worker=1, answer=answer))
         one.loop.turn()
         one.clock.advance(1.0)

@@ -76,11 +76,15 @@ def test_what_it_does_not_is_refused(expected: RouteCheck, wrong: Incoming) -> N
     assert len(expected) <= 1, "what a frame names is not remembered"
 
 
-@pytest.mark.parametrize("wrong", [{"slowest": SECOND_SINK}, {"held": [[7, SECOND_SINK, 1.0]]}, {"slowest": 99}])
+@pytest.mark.parametrize(
+    "wrong", [{"slowest": SECOND_SINK}, {"held": [[7, SECOND_SINK, 1.0]]}, {"slowest": 99}, {"waiting": {7: 99}}]
+)
 def test_an_answer_names_tasks_of_its_own_worker_only(expected: RouteCheck, wrong: Any) -> None:
     """A name in a line for the user is looked up by it."""
-    answer = Answer(1, 0, 0.0, FIRST_SINK, {}, {}, [], [[7, FIRST_SINK, 1.0]], 0.0)
+    answer = Answer(1, 0, 0.0, FIRST_SINK, {}, {}, {}, [[7, FIRST_SINK, 1.0]], 0.0)
     expected.check(Incoming([], [], [], [], worker=0, answer=answer))
     expected.check(Incoming([], [], [], [], worker=0, answer=answer._replace(slowest=0)))
+    elsewhere = answer._replace(waiting={7: SECOND_SINK})  # on its way there
+    expected.check(Incoming([], [], [], [], worker=0, answer=elsewhere))
     with pytest.raises(BadFrame):
         expected.check(Incoming([], [], [], [], worker=0, answer=answer._replace(**wrong)))

@@ -57,7 +57,16 @@ loads = st.floats(0, 1)
 asks = st.builds(Ask, naturals, *[st.lists(edges, max_size=3)] * 2, st.lists(loads, max_size=3))
 held = st.lists(st.tuples(edges, st.integers(1, 9), seconds).map(list), max_size=3)
 answers = st.builds(
-    Answer, naturals, naturals, seconds, naturals, counts, counts, st.lists(edges, max_size=3), held, loads
+    Answer,
+    naturals,
+    naturals,
+    seconds,
+    naturals,
+    counts,
+    counts,
+    st.dictionaries(edges, naturals, max_size=3),
+    held,
+    loads,
 )
 
 
@@ -181,7 +190,7 @@ def recorded_payload() -> list[Any]:
     """A valid data frame, as plain lists: material for mutations."""
     run = Run(3, 1, "default", False, [5, 6], [7, 8], [["a"], ["b", 2]])
     many = Run(4, 1, "other", True, [[5, 6]], [[7, 8]], [[None]])
-    answer = Answer(7, 3, 1.5, 2, {1: 4}, {1: 5}, [5, 6], [[5, 2, 0.25]], 0.5)
+    answer = Answer(7, 3, 1.5, 2, {1: 4}, {1: 5}, {5: 2, 6: 1}, [[5, 2, 0.25]], 0.5)
     held = Run(4, 1, "third", False, [5, 6], [7, 8], Columns([["a", "b"], [1, None]]))
     causes = {9: FailureCause("bolt", "ValueError", "no", True)}
     everything = Outgoing([run, many, held], [1], [2], [9], [3], Ask(7, [1], [6], [0.25]), answer, causes)
@@ -222,7 +231,9 @@ def decodes_or_is_refused(payload: bytes) -> bool:
         assert all(type(x) is int for x in (incoming.ask.number, *incoming.ask.floors, *incoming.ask.bounds))
     if incoming.answer is not None:
         told = incoming.answer
-        assert all(type(x) is int for x in (told.number, told.queued, told.slowest, *told.waiting))
+        assert all(
+            type(x) is int for x in (told.number, told.queued, told.slowest, *told.waiting, *told.waiting.values())
+        )
         assert all(type(x) is int for counts in (told.sent, told.received) for pair in counts.items() for x in pair)
         assert all(type(root) is type(task) is int and since >= 0 for root, task, since in told.held)
         assert told.wait_s >= 0

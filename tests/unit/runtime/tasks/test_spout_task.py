@@ -19,7 +19,7 @@ from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Targe
 from streamlet.runtime.tasks.in_hand import message_key
 from streamlet.runtime.tasks.spout_task import FEW, SpoutTask
 from streamlet.tracking.census import CensusResult
-from streamlet.tracking.roots import are_one_set
+from streamlet.tracking.roots import are_one_set, entry_of
 from streamlet.tracking.window import PendingWindow
 
 
@@ -259,7 +259,7 @@ def test_a_set_that_nobody_has_a_tuple_of_times_out_whole() -> None:
     rig, ids, rows = set_of(20)
     rig.task.apply_fails([rows[5][0]])
     for second in range(300):
-        counted(rig, float(second), waiting={rows[0][0]})
+        counted(rig, float(second), waiting={rows[0][0]: 7})
     assert len(rig.spout.heard) == 1, "some of it waits in a queue"
     seconds = (counted(rig, float(second)) for second in range(300, 400))
     found = next(found for found in seconds if found)
@@ -405,7 +405,7 @@ def test_an_inactive_spout_is_not_asked_but_hears_what_comes_back() -> None:
 def counted(rig: Rig, now: float, **of: Any) -> dict[int, int]:
     """One round of the census, and what timed out by it."""
     rig.task.census_begins(now)
-    empty = {"queued": 0, "wait_s": 0.0, "slowest": 0, "settled": True, "waiting": set(), "held": {}, "loads": []}
+    empty = {"queued": 0, "wait_s": 0.0, "slowest": 0, "settled": True, "waiting": {}, "held": {}, "loads": []}
     return rig.task.expire(CensusResult(**{**empty, **of}), now)
 
 
@@ -428,12 +428,37 @@ def test_a_tree_that_is_still_queued_does_not_expire_however_old_it_is() -> None
     rig.turn(emit(1, "a"), now=0.0)
     ((root, _, _),) = rig.emitted()
     for second in range(300):
-        assert not counted(rig, float(second), queued=1, waiting={root})
+        assert not counted(rig, float(second), queued=1, waiting={root: 7})
     for second in range(300, 325):
         assert not counted(rig, float(second), held={root: (7, second - 300.0)})
     assert rig.spout.heard == []
     assert any(counted(rig, float(second), held={root: (7, second - 300.0)}) for second in range(330, 340))
     assert rig.spout.heard == [("fail", "a")]
+
+
+def test_where_old_trees_wait_is_kept_until_a_later_round_should_have_seen_them() -> None:
+    """Of a set the oldest message stands for all; rounds that look for none change nothing."""
+    rig = Rig()
+    rig.turn(emit(1, "a"), now=0.0)
+    rows = rig.emitted()
+    root = rows[0][0]
+    places = {}
+    for second in range(41):
+        counted(rig, float(second), waiting={root: 7 if second < 21 else 8})
+        places[second] = dict(rig.task.places)
+    assert places[4] == {} and places[20] == {"a": 7} and places[40] == {"a": 8}
+    rig.ack_all(rows)
+    for second in range(41, 70):
+        counted(rig, float(second))
+    assert rig.task.places == {}
+
+
+def test_of_a_set_the_oldest_message_says_where_it_waits() -> None:
+    rig, ids, rows = set_of(20)
+    rig.task.apply_fails([rows[0][0]])
+    for second in range(45):
+        counted(rig, float(second), waiting={entry_of(rows[0][0]): 7})
+    assert rig.task.places == {ids[1]: 7}
 
 
 def test_a_lost_link_fails_every_open_tree() -> None:

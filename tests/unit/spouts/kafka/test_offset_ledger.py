@@ -171,6 +171,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert ledger.next_committable() == oracle.committable()
         assert ledger.open_count == len(oracle.in_flight | oracle.failed)
         assert ledger.waiting_count == len(oracle.failed)
+        assert all(map(ledger.waits, oracle.failed)) and not any(map(ledger.waits, oracle.in_flight))
         assert ledger.committed == self.stored <= ledger.next_committable() <= ledger.position
         assert ledger.counts.ignored == self.ignored
 
