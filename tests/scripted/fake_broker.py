@@ -20,7 +20,11 @@ from typing import Any
 from streamlet.kafka.errors import MalformedFrame
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
 from streamlet.kafka.protocol.messages import REQUESTS
-from streamlet.kafka.protocol.messages.api_versions_and_sasl import ApiVersionsRange, ApiVersionsResponse
+from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
+    ApiVersionsRange,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataBroker,
     MetadataPartition,
@@ -68,6 +72,9 @@ class FakeBroker:
     node_id: int = 1
     topics: Mapping[str, int] = field(default_factory=dict)
     ranges: dict[ApiKey, tuple[int, int]] = field(default_factory=lambda: dict(_DEFAULT_RANGES))
+    features: dict[str, int] = field(default_factory=dict)
+    """Finalized features by name; ``features_epoch`` rises with each change."""
+    features_epoch: int = 0
     greeting: bytes = b""
     """Sent on every new connection before anything is read: for ports that are not Kafka's."""
     requests: list[Recorded] = field(default_factory=list)
@@ -168,7 +175,15 @@ class FakeBroker:
             for key, (low, high) in self.ranges.items()
         )
         known = self.ranges.get(ApiKey.API_VERSIONS, (0, 0))
-        return ApiVersionsResponse(error_code=0 if known[0] <= version <= known[1] else 35, api_keys=rows)
+        return ApiVersionsResponse(
+            error_code=0 if known[0] <= version <= known[1] else 35,
+            api_keys=rows,
+            finalized_features_epoch=self.features_epoch,
+            finalized_features=tuple(
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=1)
+                for name, level in self.features.items()
+            ),
+        )
 
     # -- sockets
 

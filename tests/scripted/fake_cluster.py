@@ -65,9 +65,14 @@ from streamlet.kafka.protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
+    EndTxnRequest,
     EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
 )
 from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.kafka.records.record_batch import HEADER, ReadOptions, read_batches
@@ -126,7 +131,7 @@ class Log:
 class FakeCluster:
     """Brokers over one state; a context manager that starts and stops them. Handlers run on the brokers' threads."""
 
-    def __init__(self, topics: Mapping[str, int] | None = None, brokers: int = 1) -> None:
+    def __init__(self, topics: Mapping[str, int] | None = None, brokers: int = 1, transaction_version: int = 1) -> None:
         self.topics = {name: [Log() for _ in range(count)] for name, count in (topics or {}).items()}
         self.topic_ids: dict[str, str] = {}
         self.leaders: dict[tuple[str, int], int] = {}
@@ -153,6 +158,7 @@ class FakeCluster:
             broker.cluster = self
             broker.defaults = dict(self.table())
             broker.ranges[ApiKey.FETCH] = (10, 12)  # by topic id from 13 on
+        self.finalize(transaction_version)
 
     def table(self) -> dict[ApiKey, Callable[[Any], Any]]:
         """Return what answers what."""
@@ -171,7 +177,8 @@ class FakeCluster:
             ApiKey.LEAVE_GROUP: lambda _request: LeaveGroupResponse(error_code=0),
             ApiKey.INIT_PRODUCER_ID: self.init_producer,
             ApiKey.ADD_PARTITIONS_TO_TXN: self.add_partitions,
-            ApiKey.END_TXN: lambda _request: EndTxnResponse(error_code=0),
+            ApiKey.END_TXN: self.end,
+            ApiKey.TXN_OFFSET_COMMIT: self.store,
         }
 
     @property
@@ -204,6 +211,12 @@ class FakeCluster:
             for base in range(0, end, 10):
                 self.log(topic, partition).append(batch(base, min(10, end - base)))
         return self
+
+    def finalize(self, transaction_version: int) -> None:
+        """Give the transactions of all brokers this version, which new connections are told."""
+        for broker in self.brokers:
+            broker.features = {"transaction.version": transaction_version}
+            broker.features_epoch += 1
 
     def write(self, topic: str, *values: str) -> None:
         """Write records to partition 0, a batch each."""
@@ -422,6 +435,26 @@ class FakeCluster:
         if name is not None:
             self.producers[name] = made
         return InitProducerIdResponse(error_code=0, producer_id=made[0], producer_epoch=made[1])
+
+    def end(self, request: EndTxnRequest) -> EndTxnResponse:
+        """End it; with version 2 give the next epoch, to a second request like to the first."""
+        if self.broker.seen(ApiKey.END_TXN)[-1].version < 5:
+            return EndTxnResponse(error_code=0)
+        made = (request.producer_id, request.producer_epoch + 1)
+        self.producers[request.transactional_id] = made
+        return EndTxnResponse(error_code=0, producer_id=made[0], producer_epoch=made[1])
+
+    def store(self, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+        topics = []
+        for topic in request.topics:
+            for row in topic.partitions:
+                self.committed[request.group_id, topic.name, row.partition_index] = row
+            rows = [
+                TxnOffsetCommitResponsePartition(partition_index=row.partition_index, error_code=0)
+                for row in topic.partitions
+            ]
+            topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=tuple(rows)))
+        return TxnOffsetCommitResponse(topics=tuple(topics))
 
     def add_partitions(self, request: Any) -> AddPartitionsToTxnResponse:
         topics = tuple(

@@ -210,6 +210,10 @@ class KafkaClient:
         """Ask for fresh metadata; return the version that will be exceeded."""
         return self.metadata.request_update()
 
+    def feature_level(self, feature: str) -> int:
+        """Return the finalized version of a feature, as last heard; 0 for none."""
+        return self._network.states.features.level(feature)
+
     @property
     def counts(self) -> Counts:
         """A copy of the counts since the client was made."""

@@ -23,6 +23,7 @@ from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
     UNSUPPORTED_VERSION,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatures,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
@@ -51,13 +52,15 @@ class SetupRequest:
 class ConnectionSetup:
     """The setup of one connection; ``conversation`` makes a fresh SASL conversation."""
 
-    __slots__ = ("_conversation", "_sasl", "session_lifetime_ms", "versions")
+    __slots__ = ("_conversation", "_sasl", "features", "session_lifetime_ms", "versions")
 
     def __init__(self, conversation: Callable[[], SaslClient] | None) -> None:
         self._conversation = conversation
         self._sasl: SaslClient | None = None
         self.versions: ApiRanges | None = None
         """The broker's versions; None before its answer."""
+        self.features = FinalizedFeatures()
+        """The cluster's features, as this broker told them."""
         self.session_lifetime_ms = 0
         """Milliseconds that the authentication is valid; 0: as long as the connection lasts."""
 
@@ -95,7 +98,7 @@ class ConnectionSetup:
             return self._ask_versions(0)
         if response.error_code:
             raise Disconnected(f"it answered the first request (API_VERSIONS) with error {response.error_code}")
-        self.versions = response.ranges()
+        self.versions, self.features = response.ranges(), response.features()
         return None
 
     def _handshake_answered(self, response: SaslHandshakeResponse, broker: str) -> SetupRequest | None:
@@ -208,6 +211,7 @@ class ConnectionSetups:
             answer = decode_response(request, said.version, frame)
         setup = self._open[address]
         say = setup.answered(said, answer, str(broker))
+        self._states.learn_features(setup.features)
         state = self._states.get(address).state
         if say is not None:
             self._to_say[address] = say

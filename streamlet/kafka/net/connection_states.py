@@ -13,6 +13,7 @@ from enum import Enum
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.errors import AuthenticationFailed, KafkaError
 from streamlet.kafka.metadata.cluster import Address
+from streamlet.kafka.protocol.messages.api_versions_and_sasl import FinalizedFeatures
 from streamlet.kafka.protocol.schema import ApiRanges
 
 
@@ -100,6 +101,8 @@ class ConnectionStates:
     _setup_timeout: Backoff
     _uniform: Callable[[], float]
     _nodes: dict[Address, NodeConnection] = field(default_factory=dict)
+    features: FinalizedFeatures = field(default_factory=FinalizedFeatures)
+    """The newest news of the cluster's features, from any broker."""
 
     def get(self, address: Address) -> NodeConnection:
         """Return the entry of an address, making it where there is none."""
@@ -176,6 +179,12 @@ class ConnectionStates:
         self._move(node, ConnectionEvent.VERSIONS_KNOWN)
         node.versions = versions
         self._made(node)
+
+    def learn_features(self, told: FinalizedFeatures) -> None:
+        """Keep the features that a broker told, unless older than those known."""
+        # Brokers hear of a change one after the other: one that lags behind must not take it back.
+        if told.epoch > self.features.epoch:
+            self.features = told
 
     def authenticate(self, address: Address, now_s: float, versions: ApiRanges | None = None) -> None:
         """Note that authentication begins, on a new connection or again."""

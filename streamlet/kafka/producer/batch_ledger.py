@@ -123,6 +123,8 @@ class BatchLedger:
     def drain(self, queues: Iterable[PartitionQueue], cluster: Cluster) -> list[ProducerBatch]:
         """Take the batches of one request off their queues; they are in flight from here on."""
         batches = self._accumulator.drain(queues, cluster)
+        if batches and self._manager is not None:
+            self._manager.batch_leaves()
         for batch in batches:
             self.on_wire[batch] = None
             # Without sequences the broker cannot see the order: a batch sent again would land after a later one.
@@ -303,7 +305,12 @@ class BatchLedger:
 
 
 def produce_request(
-    encoded: dict[TopicPartition, bytes], acks: int, timeout_ms: int, transactional_id: str | None
+    encoded: dict[TopicPartition, bytes],
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None,
+    *,
+    version_2: bool = False,
 ) -> ProduceRequest:
     """Return one request for batches of one leader, grouped by topic."""
     topics: dict[str, list[ProducePartition]] = {}
@@ -314,6 +321,7 @@ def produce_request(
         acks=acks,
         timeout_ms=timeout_ms,
         topic_data=tuple(ProduceTopic(name=name, partition_data=tuple(rows)) for name, rows in topics.items()),
+        version_2=version_2,
     )
 
 

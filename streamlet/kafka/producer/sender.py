@@ -54,7 +54,7 @@ from streamlet.kafka.producer.producer_batch import ProducerBatch, Sequences
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import SenderThread, run_callbacks
 from streamlet.kafka.producer.transaction import ProducerState, TransactionManager
-from streamlet.kafka.producer.transaction_requests import TransactionRequest
+from streamlet.kafka.producer.transaction_requests import FEATURE, TransactionRequest
 from streamlet.kafka.protocol.messages.produce import ProduceResponse
 
 _log = logging.getLogger(__name__)
@@ -448,6 +448,7 @@ class Sender:
         if self.manager is None:
             return None
         before = self.manager.state
+        self._learn_version(self.manager)
         asked = self.manager.next_ask(now, self.manager.hurries and self.ledger.is_settled)
         # A transaction that no broker had to be told of has just ended. No answer will wake the thread for the next
         # turn, and it would sleep for as long as the settings allow, with close() waiting for it.
@@ -456,6 +457,9 @@ class Sender:
             self.changed.notify_all()
         return asked
 
+    def _learn_version(self, manager: TransactionManager) -> None:
+        manager.offers_version_2 = self.client.feature_level(FEATURE) >= 2
+
     def _send_ask(self, asked: TransactionRequest) -> None:
         manager = self.manager
         assert manager is not None
@@ -463,6 +467,7 @@ class Sender:
         def on_answer(future: RequestFuture[object]) -> None:
             with self.lock:
                 now = self.clock.monotonic()
+                self._learn_version(manager)
                 if future.exception is not None:
                     manager.failed(asked, future.exception, now)
                 else:
@@ -503,6 +508,8 @@ class Sender:
             config.acks_number,
             config.request_timeout_ms,
             config.transactional_id,
+            # Without the lock: it changes between transactions alone, when no batch is left.
+            version_2=self.manager is not None and self.manager.version_2,
         )
         self.metrics.requests += 1
         self.metrics.batches_sent += len(batches)

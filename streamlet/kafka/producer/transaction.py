@@ -19,6 +19,10 @@ The rules of the end:
 - a commit is made when EndTxn is answered, whatever comes of the next epoch;
 - after doubts (a lost answer to anything but a look-up, a batch that failed, sequences that were lost) the next
   transaction takes a new epoch, so that late requests cannot reach it.
+
+In a transaction of version 2 (KIP-890) nothing is announced: leaders and the group's coordinator add what they are
+sent. The answer to its EndTxn has the id and epoch of the next one, so that no two follow under the same. A transaction
+goes on in the version that it began with, whatever brokers offer meanwhile.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ from streamlet.kafka.producer.errors import IllegalProducerState, ProducerFenced
 from streamlet.kafka.producer.producer_batch import Sequences
 from streamlet.kafka.producer.transaction_requests import Reaction, RequestKind, TransactionRequest
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest
+from streamlet.kafka.protocol.messages.transactions import NO_PRODUCER_ID, EndTxnResponse
 
 
 class ProducerState(Enum):
@@ -136,6 +141,10 @@ class TransactionManager:
     """The coordinator may know of this transaction: it must be told of its end."""
     _bump: bool = False
     """A request's outcome is unknown, or sequences are lost: the next transaction needs a new epoch."""
+    offers_version_2: bool = False
+    """The brokers' transactions are of version 2, as far as is known now; the sender writes it."""
+    version_2: bool = False
+    """The transaction is of version 2; between two, the next one may be."""
     _asked: TransactionRequest | None = None
     _not_before: float = 0.0
     _tries: int = 0
@@ -166,6 +175,8 @@ class TransactionManager:
         self._require("begin_transaction()", ProducerState.READY)
         self._go(ProducerState.IN_TRANSACTION)
         self._unclaimed = None
+        # Back to version 1 at once where brokers were rolled back; on to version 2 only with a new epoch (`_ended`).
+        self.version_2 = self.version_2 and self.offers_version_2
 
     def begin_commit(self) -> TransactionResult:
         """Begin ``commit_transaction()``. Calling it again after a time-out waits on."""
@@ -205,7 +216,7 @@ class TransactionManager:
         self._require_transactional("send_offsets_to_transaction()")
         self._require("send_offsets_to_transaction()", ProducerState.IN_TRANSACTION)
         result = TransactionResult("send_offsets_to_transaction()")
-        self._offsets.append(PendingOffsets(group, dict(offsets), result))
+        self._offsets.append(PendingOffsets(group, dict(offsets), result, added=self.version_2))
         return result
 
     def check_may_send(self, tp: TopicPartition) -> None:
@@ -215,12 +226,18 @@ class TransactionManager:
             self.add_partition(tp)
 
     def add_partition(self, tp: TopicPartition) -> None:
-        """Note a partition that gets records: the coordinator must know it first."""
+        """Note a partition that gets records: in version 1 the coordinator must know it first."""
         if self.is_transactional and tp not in self._partitions:
-            self._new_partitions.add(tp)
+            (self._partitions if self.version_2 else self._new_partitions).add(tp)
+
+    def batch_leaves(self) -> None:
+        """Note that a batch goes out: the coordinator must hear of the end."""
+        # Not when a record is taken: one that is refused afterwards, or never leaves, would make the coordinator end a
+        # transaction that it has never seen, and refuse the commit.
+        self._started = self._started or self.is_transactional
 
     def may_send_to(self, tp: TopicPartition) -> bool:
-        """Return whether the coordinator knows of the partition: its batches may go out."""
+        """Return whether the coordinator knows of the partition, or will by them: its batches may go out."""
         return self.state is not ProducerState.FATAL_ERROR and (not self.is_transactional or tp in self._partitions)
 
     @property
@@ -275,6 +292,8 @@ class TransactionManager:
         # The call ends here, before the new epoch: the epoch is the next transaction's. If its refusal were raised
         # by this call, a commit that was made would look like one that failed. After doubts the epoch is needed,
         # since an EndTxn without an answer may still arrive, and would end the next transaction (KIP-890).
+        # Version 2 begins with an epoch of its own, too: late requests of version 1 would add to its transaction.
+        self._bump = self._bump or (self.offers_version_2 and not self.version_2)
         self._started = False
         self._partitions.clear()
         self._new_partitions.clear()
@@ -351,7 +370,7 @@ class TransactionManager:
             return ask.add_partitions(self._id, self.coordinator, self.sequences, self._new_partitions)
         if kind is RequestKind.END:
             commit = self.state is ProducerState.COMMITTING
-            return ask.end(self._id, self.coordinator, self.sequences, commit)
+            return ask.end(self._id, self.coordinator, self.sequences, commit, version_2=self.version_2)
         pending = self._offsets[0]
         if kind is RequestKind.ADD_OFFSETS:
             self._started = True
@@ -359,7 +378,9 @@ class TransactionManager:
         broker = self._group_coordinators.get(pending.group.group_id)
         if broker is None:
             return ask.find_group_coordinator(pending.group.group_id)
-        return ask.commit_offsets(self._id, broker, self.sequences, pending.group, pending.offsets)
+        self._started = True
+        held, group, offsets = self.sequences, pending.group, pending.offsets
+        return ask.commit_offsets(self._id, broker, held, group, offsets, version_2=self.version_2)
 
     @property
     def _id(self) -> str:
@@ -416,7 +437,16 @@ class TransactionManager:
         elif asked.kind is RequestKind.COMMIT_OFFSETS:
             self._offsets.pop(0).result.settle()
         elif asked.kind is RequestKind.END:
+            self._take_next_epoch(response)
             self._ended()
+
+    def _take_next_epoch(self, response: EndTxnResponse) -> None:
+        """Take the next id and epoch, where EndTxn gave them."""
+        # It is the answer to doubts, too: nothing of the transaction that ended can arrive under it. A second EndTxn is
+        # answered like the first; when the epochs are used up, the id is new.
+        if response.producer_id != NO_PRODUCER_ID:
+            self.sequences.set_id(response.producer_id, response.producer_epoch)
+            self._bump = False
 
     def _refusal(self, asked: TransactionRequest, response: Any) -> tuple[type[BrokerError] | None, str]:
         """Return the error in an answer, if any, and what it refuses.
@@ -452,6 +482,7 @@ class TransactionManager:
     def _initialized(self, producer_id: int, producer_epoch: int) -> None:
         self.sequences.set_id(producer_id, producer_epoch)
         self._bump = False
+        self.version_2 = self.is_transactional and self.offers_version_2
         if self.is_transactional:
             self._go(ProducerState.READY)
             self._settle()

@@ -1,6 +1,7 @@
 """The requests of a transaction, filled in, and the meaning of an error in each of their answers. Pure.
 
-The protocol is that of brokers 2.1 to 3.9 (KIP-98, KIP-360, KIP-447), which 4.x speaks too.
+Transactions are of version 1 (KIP-98, KIP-360, KIP-447), or of version 2 (KIP-890) where the brokers have finalized
+it: then leaders and coordinators add partitions and groups by themselves, and EndTxn gives the next epoch.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from streamlet.kafka.protocol.messages.transactions import (
     TxnOffsetCommitRequestTopic,
 )
 from streamlet.kafka.protocol.schema import Request
+
+FEATURE = "transaction.version"
+"""The feature of a cluster that says which version its transactions have."""
 
 _NONE = -1
 
@@ -115,6 +119,8 @@ def commit_offsets(
     sequences: Sequences,
     group: ConsumerGroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    *,
+    version_2: bool,
 ) -> TransactionRequest:
     """Store the offsets themselves, at the group's coordinator."""
     request = TxnOffsetCommitRequest(
@@ -135,17 +141,21 @@ def commit_offsets(
             ),
             lambda topic, rows: TxnOffsetCommitRequestTopic(name=topic, partitions=rows),
         ),
+        version_2=version_2,
     )
     return TransactionRequest(RequestKind.COMMIT_OFFSETS, request, to)
 
 
-def end(transactional_id: str, to: Broker | None, sequences: Sequences, commit: bool) -> TransactionRequest:
+def end(
+    transactional_id: str, to: Broker | None, sequences: Sequences, commit: bool, *, version_2: bool
+) -> TransactionRequest:
     """End the transaction, by a commit or an abort."""
     request = EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=sequences.producer_id,
         producer_epoch=sequences.producer_epoch,
         committed=commit,
+        version_2=version_2,
     )
     return TransactionRequest(RequestKind.END, request, to)
 
@@ -181,6 +191,8 @@ _ABORTABLE: dict[RequestKind, tuple[type[BrokerError], ...]] = {
     RequestKind.ADD_OFFSETS: (e.GroupAuthorizationFailed, e.UnknownProducerId, e.InvalidProducerIdMapping),
     RequestKind.COMMIT_OFFSETS: (
         e.GroupAuthorizationFailed,
+        e.UnknownProducerId,
+        e.InvalidProducerIdMapping,
         e.UnknownMemberId,
         e.IllegalGeneration,
         e.FencedInstanceId,

@@ -13,16 +13,13 @@ import pytest
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer.errors import PositionOutOfRange
 from streamlet.kafka.errors import DecompressedTooLarge
-from streamlet.kafka.protocol.messages.transactions import (
-    EndTxnResponse,
-)
 from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.kafka.records.compression import Compression
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import SILENCE, FakeBroker
 from tests.scripted.fake_cluster import FakeCluster, Log
 from tests.scripted.kafka.client.test_client import MockCluster
-from tests.scripted.kafka.producer.scripted import scripted
+from tests.scripted.kafka.producer.scripted import both_versions, scripted
 from tests.whole_batches import BatchFields, NewRecord, encode_batch
 
 TP = TopicPartition("t", 0)
@@ -201,10 +198,12 @@ def test_fault_f16_a_batch_that_unpacks_to_gigabytes_is_refused_and_not_passed_o
     assert poll_to(consumer, 5) == [4]
 
 
-def test_fault_f20_the_end_of_a_transaction_whose_answer_is_lost_is_asked_for_until_it_is_known() -> None:
+@both_versions
+def test_fault_f20_the_end_of_a_transaction_whose_answer_is_lost_is_asked_for_until_it_is_known(version: int) -> None:
     """The same end of the same epoch, and nothing of the next transaction before it is answered."""
-    with scripted(transactional_id="x", request_timeout_ms=400, delivery_timeout_ms=5000) as (broker, log, producer):
-        broker.on(ApiKey.END_TXN, SILENCE, EndTxnResponse(error_code=0))
+    settings: dict[str, Any] = {"request_timeout_ms": 400, "delivery_timeout_ms": 5000}
+    with scripted(transaction_version=version, transactional_id="x", **settings) as (broker, log, producer):
+        broker.on(ApiKey.END_TXN, SILENCE, log.end)
         producer.init_transactions()
         producer.begin_transaction()
         producer.send("t", b"first")
@@ -212,14 +211,10 @@ def test_fault_f20_the_end_of_a_transaction_whose_answer_is_lost_is_asked_for_un
         producer.begin_transaction()
         producer.send("t", b"second")
         producer.commit_transaction()
-        asked = [row for row in broker.requests if row.api_key in (ApiKey.END_TXN, ApiKey.ADD_PARTITIONS_TO_TXN)]
-        assert [row.api_key.name for row in asked] == [
-            "ADD_PARTITIONS_TO_TXN",
-            "END_TXN",
-            "END_TXN",
-            "ADD_PARTITIONS_TO_TXN",
-            "END_TXN",
-        ]
+        told = ApiKey.ADD_PARTITIONS_TO_TXN if version == 1 else ApiKey.PRODUCE
+        asked = [row for row in broker.requests if row.api_key in (ApiKey.END_TXN, told)]
+        end = ApiKey.END_TXN
+        assert [row.api_key for row in asked] == [told, end, end, told, end]
         assert asked[1].request == asked[2].request
     assert log.values["t", 0] == [b"first", b"second"]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from streamlet.kafka.errors import MalformedFrame
 from streamlet.kafka.protocol.schema import (
     BYTES,
@@ -23,6 +26,27 @@ from streamlet.kafka.protocol.schema import (
 UNSUPPORTED_VERSION = 35
 
 
+@dataclass(frozen=True, slots=True)
+class FinalizedFeatures:
+    """The cluster's features, as one broker told them; a higher ``epoch`` is newer news, -1 none at all."""
+
+    epoch: int = -1
+    levels: Mapping[str, int] = field(default_factory=dict)
+
+    def level(self, feature: str) -> int:
+        """Return the finalized version of a feature, 0 for none."""
+        return self.levels.get(feature, 0)
+
+
+@message
+class FinalizedFeatureKey:
+    """One feature: the least and the greatest version that every broker may use."""
+
+    name: str = wire(STRING)
+    max_version_level: int = wire(INT16)
+    min_version_level: int = wire(INT16)
+
+
 @message
 class ApiVersionsRange:
     """One API and its versions at the broker."""
@@ -39,10 +63,19 @@ class ApiVersionsResponse:
     error_code: int = wire(INT16)
     api_keys: tuple[ApiVersionsRange, ...] = wire(Array(ApiVersionsRange), default=())
     throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    finalized_features_epoch: int = wire(INT64, default=-1, since=3, tag=1, ignorable=True)
+    finalized_features: tuple[FinalizedFeatureKey, ...] = wire(
+        Array(FinalizedFeatureKey), default=(), since=3, tag=2, ignorable=True
+    )
 
     def ranges(self) -> ApiRanges:
         """Return the versions by API key."""
         return {row.api_key: VersionRange(row.min_version, row.max_version) for row in self.api_keys}
+
+    def features(self) -> FinalizedFeatures:
+        """Return the finalized features; those of a broker before 2.7 are empty."""
+        levels = {row.name: row.max_version_level for row in self.finalized_features}
+        return FinalizedFeatures(self.finalized_features_epoch, levels)
 
 
 @request(ApiKey.API_VERSIONS, versions=(0, 3), flexible_since=3)

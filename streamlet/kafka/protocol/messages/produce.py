@@ -1,11 +1,16 @@
-"""Produce: records to a leader. Versions 7 (broker 2.1, the first with zstd), 8 (reasons), 10 (leader hints, 3.7)."""
+"""Produce: records to a leader.
+
+Versions 7 (broker 2.1, the first with zstd), 8 (reasons), 10 (leader hints, 3.7), 12 (transactions of version 2, 4.0).
+"""
 
 from __future__ import annotations
 
 from streamlet.kafka.protocol.schema import (
+    BOOL,
     INT16,
     INT32,
     INT64,
+    NEVER,
     RECORDS,
     STRING,
     ApiKey,
@@ -90,17 +95,26 @@ class ProduceTopic:
     partition_data: tuple[ProducePartition, ...] = wire(Array(ProducePartition))
 
 
-@request(ApiKey.PRODUCE, versions=(7, 8, 10), flexible_since=9)
+@request(ApiKey.PRODUCE, versions=(7, 8, 10, 12), flexible_since=9)
 class ProduceRequest(Request[ProduceResponse]):
     """To the leader of all its partitions.
 
-    ``acks``: -1 all in-sync replicas, 1 the leader, 0 no answer at all.
+    ``acks``: -1 all in-sync replicas, 1 the leader, 0 no answer at all. ``version_2``, which is not written: the leader
+    adds the partitions to the transaction (KIP-890), which version 12 means.
     """
 
     transactional_id: str | None = wire(STRING, default=None, nullable_since=0)
     acks: int = wire(INT16)
     timeout_ms: int = wire(INT32)
     topic_data: tuple[ProduceTopic, ...] = wire(Array(ProduceTopic))
+    version_2: bool = wire(BOOL, default=False, since=NEVER, ignorable=True)
+
+    def usable_versions(self) -> tuple[int, ...]:
+        """Return 12 in a transaction of version 2, else those before."""
+        return (12,) if self.version_2 else (7, 8, 10)
+
+    def least_broker(self) -> str:
+        return "4.0" if self.version_2 else "2.1"
 
     def expects_response(self) -> bool:
         """Return whether the broker answers; it does not with acks=0."""

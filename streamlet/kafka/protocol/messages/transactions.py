@@ -1,4 +1,8 @@
-"""InitProducerId and the requests of a transaction."""
+"""InitProducerId and the requests of a transaction.
+
+``version_2`` of a request, which is not written: the transaction is of version 2 (KIP-890), and the newest version of
+the request says so to the broker. In a transaction of version 1 that version must not be sent.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from streamlet.kafka.protocol.schema import (
     INT16,
     INT32,
     INT64,
+    NEVER,
     STRING,
     ApiKey,
     Array,
@@ -136,12 +141,12 @@ class TxnOffsetCommitRequestTopic:
     partitions: tuple[TxnOffsetCommitRequestPartition, ...] = wire(Array(TxnOffsetCommitRequestPartition))
 
 
-@request(ApiKey.TXN_OFFSET_COMMIT, versions=(2, 3), flexible_since=3)
+@request(ApiKey.TXN_OFFSET_COMMIT, versions=(2, 3, 5), flexible_since=3)
 class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
     """To the *group's* coordinator.
 
     Generation and member fence a consumer that does not own the partitions any more. A broker before 2.5 cannot check
-    them, and they are not sent to it.
+    them, and they are not sent to it. With ``version_2`` the coordinator adds the group to the transaction.
     """
 
     transactional_id: str = wire(STRING)
@@ -152,21 +157,39 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
     member_id: str = wire(STRING, default="", since=3, ignorable=True)
     group_instance_id: str | None = wire(STRING, default=None, since=3, nullable_since=3, ignorable=True)
     topics: tuple[TxnOffsetCommitRequestTopic, ...] = wire(Array(TxnOffsetCommitRequestTopic))
+    version_2: bool = wire(BOOL, default=False, since=NEVER, ignorable=True)
+
+    def usable_versions(self) -> tuple[int, ...]:
+        """Return 5 in a transaction of version 2, else those before."""
+        return (5,) if self.version_2 else (2, 3)
+
+    def least_broker(self) -> str:
+        return "4.0" if self.version_2 else "2.1"
 
 
 @message
 class EndTxnResponse:
-    """An error code: 0 when the transaction has ended."""
+    """An error code: 0 when the transaction has ended. From version 5 on also the next id and epoch."""
 
     throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16)
+    producer_id: int = wire(INT64, default=NO_PRODUCER_ID, since=5, ignorable=True)
+    producer_epoch: int = wire(INT16, default=NO_PRODUCER_EPOCH, since=5, ignorable=True)
 
 
-@request(ApiKey.END_TXN, versions=(1, 3), flexible_since=3)
+@request(ApiKey.END_TXN, versions=(1, 3, 5), flexible_since=3)
 class EndTxnRequest(Request[EndTxnResponse]):
-    """To the transaction's coordinator. ``committed`` False aborts."""
+    """To the transaction's coordinator. ``committed`` False aborts. With ``version_2`` the epoch ends, too."""
 
     transactional_id: str = wire(STRING)
     producer_id: int = wire(INT64)
     producer_epoch: int = wire(INT16)
     committed: bool = wire(BOOL)
+    version_2: bool = wire(BOOL, default=False, since=NEVER, ignorable=True)
+
+    def usable_versions(self) -> tuple[int, ...]:
+        """Return 5 in a transaction of version 2, else those before."""
+        return (5,) if self.version_2 else (1, 3)
+
+    def least_broker(self) -> str:
+        return "4.0" if self.version_2 else "2.1"

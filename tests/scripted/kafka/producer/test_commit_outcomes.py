@@ -23,15 +23,15 @@ from tests.docs.pages import ROOT
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import CLOSE, FakeBroker
 from tests.scripted.fake_cluster import FakeCluster
-from tests.scripted.kafka.producer.scripted import scripted
+from tests.scripted.kafka.producer.scripted import both_versions, scripted
 
 FENCED = 90
 
 
 @contextmanager
-def coordinated() -> Iterator[tuple[FakeBroker, FakeCluster, Producer]]:
+def coordinated(version: int = 1) -> Iterator[tuple[FakeBroker, FakeCluster, Producer]]:
     """A transaction with a record in it, begun."""
-    with scripted(transactional_id="x") as (broker, log, producer):
+    with scripted(transaction_version=version, transactional_id="x") as (broker, log, producer):
         producer.init_transactions()
         producer.begin_transaction()
         producer.send("t", b"x").get(PATIENCE_S)
@@ -53,10 +53,11 @@ def test_a_commit_that_was_made_is_one_though_the_next_epoch_is_refused() -> Non
 STALE_EPOCH = 47
 
 
+@both_versions
 @pytest.mark.parametrize("code", [FENCED, STALE_EPOCH])
-def test_f21_a_leader_that_fences_the_producer_is_caught_by_the_one_name(code: int) -> None:
+def test_f21_a_leader_that_fences_the_producer_is_caught_by_the_one_name(code: int, version: int) -> None:
     """A record's future, the commit and every later call raise the class that the manual's program catches."""
-    with coordinated() as (_broker, log, producer):
+    with coordinated(version) as (_broker, log, producer):
         log.answers = [code]
         future = producer.send("t", b"y")
         with pytest.raises(ProducerFenced, match=r"'t'.*transactional id 'x'.*Close this producer"):
@@ -108,14 +109,17 @@ def _committing() -> Callable[[Producer], None]:
     return made
 
 
-def test_a_commit_that_timed_out_is_waited_for_again_as_the_manual_shows(capsys: pytest.CaptureFixture[str]) -> None:
+@both_versions
+def test_a_commit_that_timed_out_is_waited_for_again_as_the_manual_shows(
+    version: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It cannot be aborted any more: it may be done yet."""
-    with coordinated() as (broker, _log, producer):
+    with coordinated(version) as (broker, log, producer):
         gate = threading.Event()
 
-        def slow(_request: Any) -> EndTxnResponse:
+        def slow(request: EndTxnRequest) -> EndTxnResponse:
             gate.wait(PATIENCE_S)
-            return EndTxnResponse(error_code=0)
+            return log.end(request)
 
         broker.on(ApiKey.END_TXN, slow)
         producer._calls._max_block_s = 0.1

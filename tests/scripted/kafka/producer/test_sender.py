@@ -23,7 +23,7 @@ from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.kafka.records.appending import encode_record
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import SILENCE, FakeBroker
-from tests.scripted.kafka.producer.scripted import scripted, until
+from tests.scripted.kafka.producer.scripted import both_versions, scripted, until
 
 
 def answered(batch: ProducerBatch) -> ProducerBatch:
@@ -46,9 +46,10 @@ def test_a_wrong_topic_name_is_refused_and_the_producer_goes_on(topic: Any) -> N
         assert producer.send("t", b"y").get(10).offset == 0
 
 
-def test_the_end_of_an_empty_transaction_is_told_at_once() -> None:
+@both_versions
+def test_the_end_of_an_empty_transaction_is_told_at_once(version: int) -> None:
     """It asks nobody anything, so no answer wakes who waits."""
-    with scripted(transactional_id="x", max_block_ms=60_000) as (_broker, _log, producer):
+    with scripted(transaction_version=version, transactional_id="x", max_block_ms=60_000) as (_, _log, producer):
         producer.init_transactions()
         start = time.monotonic()
         for end in (producer.commit_transaction, producer.abort_transaction):
@@ -57,10 +58,11 @@ def test_the_end_of_an_empty_transaction_is_told_at_once() -> None:
         assert time.monotonic() - start < 30
 
 
+@both_versions
 @pytest.mark.parametrize("records", [0, 1])
-def test_closing_in_an_open_transaction_ends_as_soon_as_it_is_aborted(records: int) -> None:
+def test_closing_in_an_open_transaction_ends_as_soon_as_it_is_aborted(records: int, version: int) -> None:
     """Nobody waits for that abort, and no answer may come that would wake the thread: it must not sleep on."""
-    with scripted(transactional_id="x", max_block_ms=60_000) as (_broker, _log, producer):
+    with scripted(transaction_version=version, transactional_id="x", max_block_ms=60_000) as (_, _log, producer):
         producer.init_transactions()
         producer.begin_transaction()
         for _ in range(records):

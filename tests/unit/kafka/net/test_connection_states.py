@@ -15,6 +15,7 @@ from streamlet.kafka.net.connection_states import (
     SocketAddress,
 )
 from streamlet.kafka.net.network_client import InFlightRequest, InFlightRequests, least_loaded_node
+from streamlet.kafka.protocol.messages.api_versions_and_sasl import FinalizedFeatures
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
 
 A = Address("a", 1)
@@ -46,6 +47,14 @@ def test_only_the_moves_of_the_table_are_possible(states: ConnectionStates) -> N
         states.dial(A, 1.0, two_addresses)
     reached = {ConnectionState.DISCONNECTED} | set(TRANSITIONS.values())
     assert reached == set(ConnectionState) and {move for _, move in TRANSITIONS} == set(ConnectionEvent)
+
+
+def test_of_two_brokers_news_of_features_the_newer_counts(states: ConnectionStates) -> None:
+    """In whatever order they come; what no broker has told is version 0."""
+    assert states.features.level("transaction.version") == 0
+    for epoch, level, known in ((3, 1, 1), (7, 2, 2), (3, 1, 2), (9, 0, 0)):
+        states.learn_features(FinalizedFeatures(epoch, {"transaction.version": level}))
+        assert states.features.level("transaction.version") == known
 
 
 def test_back_off_doubles_until_versions_are_known(states: ConnectionStates) -> None:

@@ -34,12 +34,17 @@ from streamlet.kafka.protocol.messages.transactions import (
 TP = TopicPartition("t", 0)
 
 
+both = pytest.mark.parametrize("version", [1, 2])
+"""What holds for transactions of version 1 and of version 2 (KIP-890)."""
+
+
 class Coordinator:
     """Answers what the manager asks; ``errors`` has the codes of the next answers of a kind."""
 
-    def __init__(self, transactional_id: str | None = "x") -> None:
+    def __init__(self, transactional_id: str | None = "x", version: int = 1) -> None:
         self.sequences = Sequences(transactional_id is not None)
         self.manager = TransactionManager(self.sequences, transactional_id, 60_000, Backoff(0.1, 1.0), lambda: 0.5)
+        self.manager.offers_version_2 = version == 2
         self.errors: dict[RequestKind, list[int | KafkaError]] = {}
         self.asked: list[RequestKind] = []
         self.requests: list[Any] = []
@@ -91,14 +96,24 @@ class Coordinator:
         if kind is RequestKind.COMMIT_OFFSETS:
             part = TxnOffsetCommitResponsePartition(partition_index=0, error_code=code)
             return TxnOffsetCommitResponse(topics=(TxnOffsetCommitResponseTopic(name="t", partitions=(part,)),))
-        return EndTxnResponse(error_code=code)
+        assert isinstance(request, EndTxnRequest) and request.producer_epoch == self.sequences.producer_epoch
+        if not request.version_2 or code:
+            return EndTxnResponse(error_code=code)
+        self.epoch += 1
+        return EndTxnResponse(error_code=code, producer_id=9, producer_epoch=self.epoch)
 
     def in_transaction(self) -> TransactionManager:
+        """Begin one, with a record that is on its way where it may be."""
         self.manager.begin_initialize()
         self.run()
+        self.begin_with_a_record()
+        return self.manager
+
+    def begin_with_a_record(self) -> None:
         self.manager.begin_transaction()
         self.manager.check_may_send(TP)
-        return self.manager
+        if self.manager.may_send_to(TP):
+            self.manager.batch_leaves()
 
 
 def test_the_table_has_every_state_and_nothing_leaves_a_fatal_error() -> None:
@@ -135,9 +150,106 @@ def test_a_transaction_asks_in_this_order() -> None:
     assert commit.done and commit.error is None and manager.state is ProducerState.READY
 
 
-def test_an_empty_transaction_asks_nothing() -> None:
-    """Neither commit nor abort of one."""
+def test_a_transaction_of_version_2_announces_nothing_and_begins_each_with_the_epoch_of_the_last_end() -> None:
+    """Records at once, offsets as soon as the group's coordinator is known; sequences begin at 0 again."""
+    far = Coordinator(version=2)
+    manager = far.in_transaction()
+    epoch = far.sequences.producer_epoch
+    assert manager.may_send_to(TP) and far.run() == []
+    far.sequences.of(TP).next = 7
+    result = manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g", 3, "m"))
+    assert far.run() == [RequestKind.FIND_GROUP_COORDINATOR, RequestKind.COMMIT_OFFSETS]
+    assert result.done and far.requests[-1].version_2
+    for end, commits in (("begin_commit", True), ("begin_abort", False), ("begin_commit", True)):
+        result = getattr(manager, end)()
+        assert far.run(settled=False) == [] and far.run() == [RequestKind.END] and result.done
+        assert far.requests[-1].version_2 and far.requests[-1].committed is commits
+        assert manager.state is ProducerState.READY and far.sequences.producer_epoch == epoch + 1
+        assert far.sequences.of(TP).next == 0
+        epoch += 1
+        far.begin_with_a_record()
+
+
+def test_when_the_epochs_are_used_up_the_next_transaction_of_version_2_has_a_new_id() -> None:
+    """It stands in the answer to EndTxn like any other."""
+    far = Coordinator(version=2)
+    manager = far.in_transaction()
+    manager.begin_commit()
+    asked = manager.next_ask(far.now, True)
+    assert asked is not None and asked.kind is RequestKind.END
+    manager.answered(asked, EndTxnResponse(error_code=0, producer_id=10, producer_epoch=0), far.now)
+    assert (far.sequences.producer_id, far.sequences.producer_epoch) == (10, 0)
+    manager.begin_transaction()
+
+
+def test_version_2_begins_with_the_next_transaction_and_an_epoch_of_its_own() -> None:
+    """Whenever the brokers come to offer it; a transaction that is open goes on as it began."""
     far = Coordinator()
+    manager = far.in_transaction()
+    far.run()
+    manager.offers_version_2 = True
+    manager.check_may_send(TopicPartition("t", 1))
+    assert far.run() == [RequestKind.ADD_PARTITIONS]
+    commit = manager.begin_commit()
+    assert far.run() == [RequestKind.END, RequestKind.INIT_PRODUCER_ID] and commit.done
+    assert not far.requests[-2].version_2
+    far.begin_with_a_record()
+    assert manager.may_send_to(TP)
+    manager.begin_commit()
+    assert far.run() == [RequestKind.END] and far.requests[-1].version_2
+
+
+def test_version_2_that_is_offered_between_two_transactions_waits_for_the_end_of_the_next() -> None:
+    """No new epoch was taken: a late request of version 1 would add its partition to the transaction."""
+    far = Coordinator()
+    manager = far.in_transaction()
+    far.run()
+    manager.begin_commit()
+    far.run()
+    manager.offers_version_2 = True
+    manager.begin_transaction()
+    assert not manager.version_2
+    manager.begin_commit()
+    assert far.run() == [RequestKind.INIT_PRODUCER_ID], "an empty one ends it, too"
+    manager.begin_transaction()
+    assert manager.version_2
+
+
+def test_version_2_that_is_taken_back_ends_with_the_transaction() -> None:
+    """What is open ends as it began; the next is announced again, under the epoch that the end gave."""
+    far = Coordinator(version=2)
+    manager = far.in_transaction()
+    manager.offers_version_2 = False
+    commit = manager.begin_commit()
+    assert far.run() == [RequestKind.END] and far.requests[-1].version_2 and commit.done
+    far.begin_with_a_record()
+    assert not manager.may_send_to(TP) and far.run() == [RequestKind.ADD_PARTITIONS]
+    manager.begin_commit()
+    assert far.run() == [RequestKind.END] and not far.requests[-1].version_2
+
+
+def test_a_record_that_never_left_makes_no_transaction_of_version_2_known() -> None:
+    """One that was refused after its partition was chosen: the coordinator would refuse the commit of nothing."""
+    far = Coordinator(version=2)
+    far.manager.begin_initialize()
+    far.run()
+    far.manager.begin_transaction()
+    far.manager.check_may_send(TP)
+    commit = far.manager.begin_commit()
+    assert far.run() == [] and commit.done and commit.error is None
+
+
+def test_an_idempotent_producer_without_transactions_has_none_of_version_2() -> None:
+    """Its records add nothing to anything."""
+    far = Coordinator(None, version=2)
+    far.run()
+    assert far.sequences.has_id and not far.manager.version_2
+
+
+@both
+def test_an_empty_transaction_asks_nothing(version: int) -> None:
+    """Neither commit nor abort of one."""
+    far = Coordinator(version=version)
     far.manager.begin_initialize()
     far.run()
     for end in ("begin_commit", "begin_abort"):
@@ -147,12 +259,14 @@ def test_an_empty_transaction_asks_nothing() -> None:
 
 
 @pytest.mark.parametrize("code", [15, 16])
-def test_the_coordinator_is_looked_for_again_when_it_moved(code: int) -> None:
+@both
+def test_the_coordinator_is_looked_for_again_when_it_moved(version: int, code: int) -> None:
     """Every kind of request."""
-    far = Coordinator()
+    far = Coordinator(version=version)
     manager = far.in_transaction()
     far.errors = {RequestKind.ADD_PARTITIONS: [code], RequestKind.END: [code]}
-    assert far.run() == [RequestKind.ADD_PARTITIONS, RequestKind.FIND_COORDINATOR, RequestKind.ADD_PARTITIONS]
+    announced = [RequestKind.ADD_PARTITIONS, RequestKind.FIND_COORDINATOR, RequestKind.ADD_PARTITIONS]
+    assert far.run() == (announced if version == 1 else [])
     far.errors[RequestKind.COMMIT_OFFSETS] = [code]
     manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
     assert far.run()[-3:] == [
@@ -175,13 +289,14 @@ def test_what_time_mends_is_asked_again_after_a_pause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "code"),
-    [(RequestKind.ADD_PARTITIONS, 29), (RequestKind.ADD_PARTITIONS, 120), (RequestKind.ADD_OFFSETS, 30)]
-    + [(RequestKind.COMMIT_OFFSETS, code) for code in (22, 25, 30, 82)],
+    ("version", "kind", "code"),
+    [(1, RequestKind.ADD_PARTITIONS, 29), (1, RequestKind.ADD_PARTITIONS, 120), (1, RequestKind.ADD_OFFSETS, 30)]
+    + [(version, RequestKind.COMMIT_OFFSETS, code) for version in (1, 2) for code in (22, 25, 30, 82)]
+    + [(2, RequestKind.COMMIT_OFFSETS, code) for code in (49, 59, 120)],
 )
-def test_some_errors_can_only_be_aborted(kind: RequestKind, code: int) -> None:
+def test_some_errors_can_only_be_aborted(version: int, kind: RequestKind, code: int) -> None:
     """Every call says what failed until abort_transaction; then it goes on."""
-    far = Coordinator()
+    far = Coordinator(version=version)
     manager = far.in_transaction()
     far.errors = {kind: [code]}
     offsets = manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
@@ -194,18 +309,22 @@ def test_some_errors_can_only_be_aborted(kind: RequestKind, code: int) -> None:
         with pytest.raises(TransactionFailed, match=rf"{fault.__name__}.*abort_transaction\(\)"):
             call()
     result = manager.begin_abort()
-    far.run()
+    asked = far.run()
     assert result.done and result.error is None and manager.state is ProducerState.READY
+    if version == 2:
+        assert asked == [RequestKind.END], "which gives the new epoch"
     manager.begin_transaction()
 
 
 @pytest.mark.parametrize("code", [47, 90, 52])
 @pytest.mark.parametrize(
-    "kind", [RequestKind.INIT_PRODUCER_ID, RequestKind.ADD_PARTITIONS, RequestKind.ADD_OFFSETS, RequestKind.END]
+    ("version", "kind"),
+    [(1, kind) for kind in (RequestKind.INIT_PRODUCER_ID, RequestKind.ADD_PARTITIONS, RequestKind.ADD_OFFSETS)]
+    + [(2, RequestKind.COMMIT_OFFSETS), (1, RequestKind.END), (2, RequestKind.END)],
 )
-def test_f21_a_fenced_producer_can_only_be_closed(kind: RequestKind, code: int) -> None:
+def test_f21_a_fenced_producer_can_only_be_closed(version: int, kind: RequestKind, code: int) -> None:
     """It asks nothing more, and every call says ProducerFenced."""
-    far = Coordinator()
+    far = Coordinator(version=version)
     far.errors = {kind: [code]}
     manager = far.manager
     first = manager.begin_initialize()
@@ -213,9 +332,8 @@ def test_f21_a_fenced_producer_can_only_be_closed(kind: RequestKind, code: int) 
     if kind is RequestKind.INIT_PRODUCER_ID:
         assert isinstance(first.error, ProducerFenced)
     else:
-        manager.begin_transaction()
-        manager.check_may_send(TP)
-        if kind is RequestKind.ADD_OFFSETS:
+        far.begin_with_a_record()
+        if kind in (RequestKind.ADD_OFFSETS, RequestKind.COMMIT_OFFSETS):
             manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
         result = manager.begin_commit()
         far.run()
@@ -263,6 +381,31 @@ def test_f20_after_an_end_of_unknown_outcome_the_next_transaction_has_a_new_epoc
     assert far.sequences.producer_epoch == epoch + 1
 
 
+@pytest.mark.parametrize("commits", [True, False])
+def test_f20_an_end_of_version_2_is_asked_for_again_under_its_epoch_until_the_next_is_known(commits: bool) -> None:
+    """The coordinator answers the second like the first; nothing late reaches what begins under the next epoch."""
+    far = Coordinator(version=2)
+    manager = far.in_transaction()
+    epoch = far.sequences.producer_epoch
+    far.errors = {RequestKind.END: [Disconnected("gone"), 14]}
+    result = manager.begin_commit() if commits else manager.begin_abort()
+    assert far.run() == [RequestKind.END, RequestKind.FIND_COORDINATOR, RequestKind.END, RequestKind.END]
+    assert result.done and result.error is None and manager.state is ProducerState.READY
+    assert [row.producer_epoch for row in far.requests if isinstance(row, EndTxnRequest)] == [epoch] * 3
+    assert far.sequences.producer_epoch == epoch + 1
+
+
+def test_an_abort_of_version_2_that_the_coordinator_refuses_takes_a_new_epoch_in_the_old_way() -> None:
+    """It has forgotten the transactional id, or has ended the transaction: nothing is left to abort."""
+    for code in (48, 49, 59, 120):
+        far = Coordinator(version=2)
+        manager = far.in_transaction()
+        far.errors = {RequestKind.END: [code]}
+        result = manager.begin_abort()
+        assert far.run() == [RequestKind.END, RequestKind.INIT_PRODUCER_ID]
+        assert result.done and result.error is None and manager.state is ProducerState.READY
+
+
 def test_a_transaction_that_never_reached_the_coordinator_is_aborted_all_the_same() -> None:
     """AddPartitions was lost with its coordinator: an EndTxn finds nothing, and the next epoch makes sure."""
     far = Coordinator()
@@ -274,18 +417,21 @@ def test_a_transaction_that_never_reached_the_coordinator_is_aborted_all_the_sam
     assert result.done and result.error is None and manager.state is ProducerState.READY
 
 
-def test_a_lost_batch_fails_the_transaction_and_its_abort_takes_a_new_epoch() -> None:
-    """What may or may not be in the log is hidden by the abort."""
-    far = Coordinator()
+@both
+def test_a_lost_batch_fails_the_transaction_and_its_abort_takes_a_new_epoch(version: int) -> None:
+    """What may or may not be in the log is hidden by the abort; in version 2 its answer has the epoch."""
+    far = Coordinator(version=version)
     manager = far.in_transaction()
     far.run()
     manager.sequences_lost()
     manager.batch_failed(OutcomeUnknown("3 records expired"))
     with pytest.raises(TransactionFailed, match="3 records expired"):
         manager.begin_commit()
+    epoch = far.sequences.producer_epoch
     result = manager.begin_abort()
-    assert far.run() == [RequestKind.END, RequestKind.INIT_PRODUCER_ID]
-    assert result.done and not far.requests[-2].committed
+    assert far.run() == [RequestKind.END, RequestKind.INIT_PRODUCER_ID][: 3 - version]
+    assert result.done and far.sequences.producer_epoch == epoch + 1
+    assert [row.committed for row in far.requests if isinstance(row, EndTxnRequest)] == [False]
 
 
 def test_calls_in_the_wrong_state_say_what_is_missing() -> None:
@@ -322,10 +468,11 @@ def test_idempotence_alone_asks_any_broker_for_an_id() -> None:
         refused.manager.check_may_send(TP)
 
 
+@both
 @pytest.mark.parametrize("call", ["begin_initialize", "begin_commit", "begin_abort"])
-def test_a_call_that_gave_up_waiting_is_told_the_outcome_when_it_is_repeated(call: str) -> None:
+def test_a_call_that_gave_up_waiting_is_told_the_outcome_when_it_is_repeated(version: int, call: str) -> None:
     """Though it came in between: a commit that is done is no mistake. The next transaction has a result of its own."""
-    far = Coordinator()
+    far = Coordinator(version=version)
     manager = far.manager
     if call != "begin_initialize":
         far.in_transaction()
@@ -354,9 +501,10 @@ def test_an_error_while_a_transaction_is_aborted_does_not_end_it_before_its_time
     assert far.run() == [RequestKind.END, RequestKind.INIT_PRODUCER_ID] and result.done
 
 
-def test_a_group_that_rebalances_fails_the_transaction_not_the_producer() -> None:
+@both
+def test_a_group_that_rebalances_fails_the_transaction_not_the_producer(version: int) -> None:
     """REBALANCE_IN_PROGRESS: the member may own other partitions afterwards."""
-    far = Coordinator()
+    far = Coordinator(version=version)
     manager = far.in_transaction()
     far.errors = {RequestKind.COMMIT_OFFSETS: [27]}
     manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
@@ -364,9 +512,10 @@ def test_a_group_that_rebalances_fails_the_transaction_not_the_producer() -> Non
     assert manager.state is ProducerState.ABORTABLE_ERROR
 
 
-def test_offsets_that_were_not_attempted_are_not_stored() -> None:
+@both
+def test_offsets_that_were_not_attempted_are_not_stored(version: int) -> None:
     """A partition that is to be added and was not attempted is asked for again; offsets are not."""
-    far = Coordinator()
+    far = Coordinator(version=version)
     manager = far.in_transaction()
     far.errors = {RequestKind.COMMIT_OFFSETS: [55]}
     offsets = manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))

@@ -10,6 +10,7 @@ from streamlet.kafka import broker_errors as e
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
 from streamlet.kafka.errors import BrokerError, Disconnected
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
+from streamlet.kafka.producer.batch_ledger import produce_request
 from streamlet.kafka.producer.producer_batch import Sequences
 from streamlet.kafka.producer.transaction_requests import (
     Reaction,
@@ -55,12 +56,13 @@ def test_without_a_transactional_id_the_time_out_is_the_greatest_there_is() -> N
     assert request.transaction_timeout_ms == (1 << 31) - 1
 
 
-def test_every_request_of_a_transaction_carries_its_id_and_epoch() -> None:
+@pytest.mark.parametrize("version_2", [False, True])
+def test_every_request_of_a_transaction_carries_its_id_and_epoch(version_2: bool) -> None:
     """A broker compares them: an old producer of the same name is refused by its epoch."""
     requests: list[Any] = [
         add_offsets("x", COORDINATOR, SEQUENCES, "g").request,
-        commit_offsets("x", COORDINATOR, SEQUENCES, GROUP, {}).request,
-        end("x", COORDINATOR, SEQUENCES, commit=True).request,
+        commit_offsets("x", COORDINATOR, SEQUENCES, GROUP, {}, version_2=version_2).request,
+        end("x", COORDINATOR, SEQUENCES, commit=True, version_2=version_2).request,
     ]
     assert {(row.transactional_id, row.producer_id, row.producer_epoch) for row in requests} == {("x", 77, 4)}
     added: Any = add_partitions("x", COORDINATOR, SEQUENCES, [TopicPartition("t", 0)]).request
@@ -77,7 +79,7 @@ def test_partitions_are_announced_once_and_by_topic() -> None:
 def test_offsets_are_stored_under_the_members_own_generation() -> None:
     """The group's coordinator refuses them from a member that has been thrown out (KIP-447)."""
     offsets = {TopicPartition("t", 1): OffsetAndMetadata(9, 2, "note"), TopicPartition("t", 0): OffsetAndMetadata(5)}
-    request: Any = commit_offsets("x", COORDINATOR, SEQUENCES, GROUP, offsets).request
+    request: Any = commit_offsets("x", COORDINATOR, SEQUENCES, GROUP, offsets, version_2=False).request
     assert (request.group_id, request.generation_id, request.member_id) == ("g", 8, "member")
     assert request.group_instance_id == "instance"
     (topic,) = request.topics
@@ -89,8 +91,21 @@ def test_offsets_are_stored_under_the_members_own_generation() -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_the_end_says_which_it_is(commit: bool) -> None:
-    request: Any = end("x", COORDINATOR, SEQUENCES, commit).request
+    request: Any = end("x", COORDINATOR, SEQUENCES, commit, version_2=False).request
     assert request.committed is commit
+
+
+def test_the_version_of_a_request_says_which_version_its_transaction_has() -> None:
+    """A broker knows no other sign: it adds partitions and takes the next epoch by the request's version alone."""
+    offsets = {TopicPartition("t", 0): OffsetAndMetadata(5)}
+    for version_2, versions in ((False, {(2, 3), (1, 3), (7, 8, 10)}), (True, {(5,), (12,)})):
+        requests: list[Any] = [
+            commit_offsets("x", COORDINATOR, SEQUENCES, GROUP, offsets, version_2=version_2).request,
+            end("x", COORDINATOR, SEQUENCES, commit=True, version_2=version_2).request,
+            produce_request({TopicPartition("t", 0): b""}, -1, 1000, "x", version_2=version_2),
+        ]
+        assert {row.usable_versions() for row in requests} == versions
+        assert {row.least_broker() for row in requests} == {"4.0" if version_2 else "2.1"}
 
 
 def test_one_error_means_different_things_to_different_requests() -> None:

@@ -302,6 +302,8 @@ class Conversation:
         )
         self._ask(request)
         self._ask(EndTxnRequest(transactional_id=name, producer_id=ids, producer_epoch=epoch, committed=True))
+        if (ApiKey.END_TXN, 5) in shared_versions(self.offered):
+            self._transaction_of_version_2(request)
         stored = OffsetFetchTopic(name=name, partition_indexes=(0, 1))
         deadline = time.monotonic() + PATIENCE_S
         while True:  # the marker reaches the group's log a moment after the transaction has ended
@@ -315,7 +317,21 @@ class Conversation:
         assert self._group in {row.group_id for row in self._ask(ListGroupsRequest()).groups}
         self._ask(LeaveGroupRequest(group_id=self._group, member_id=member))
 
-    def _produce(self, partition: int, ids: int, epoch: int, transactional_id: str | None) -> None:
+    def _transaction_of_version_2(self, commit: transactions.TxnOffsetCommitRequest) -> None:
+        """Announces nothing, and gets the next epoch, as often as it asks for the end."""
+        name = f"{self._topic}-2"
+        mine = self._ask(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000))
+        ids, epoch = mine.producer_id, mine.producer_epoch
+        self._produce(0, ids, epoch, name, version_2=True)
+        who = {"transactional_id": name, "producer_id": ids, "producer_epoch": epoch, "version_2": True}
+        self._ask(dataclasses.replace(commit, **who))
+        for _ in range(2):
+            answer = self._ask(EndTxnRequest(**who, committed=True))
+            assert (answer.producer_id, answer.producer_epoch) == (ids, epoch + 1)
+
+    def _produce(
+        self, partition: int, ids: int, epoch: int, transactional_id: str | None, *, version_2: bool = False
+    ) -> None:
         records = [NewRecord(b"v" * 50, b"k", 1_700_000_000_000, (("h", b"1"), ("n", None))), NewRecord(None, b"gone")]
         codec = Compression(1 + self._round)
         fields = BatchFields(
@@ -323,9 +339,8 @@ class Conversation:
         )
         row = produce.ProducePartition(index=partition, records=encode_batch(records, fields))
         topic = produce.ProduceTopic(name=self._topic, partition_data=(row,))
-        self._ask(
-            produce.ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=10_000, topic_data=(topic,))
-        )
+        fixed = {"acks": -1, "timeout_ms": 10_000, "topic_data": (topic,)}
+        self._ask(produce.ProduceRequest(transactional_id=transactional_id, version_2=version_2, **fixed))
 
     def _join(self) -> tuple[str, int]:
         self._ask(FindCoordinatorRequest(key=self._group, key_type=GROUP))

@@ -6,6 +6,7 @@ and versions that the file lacks are added.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import random
@@ -40,6 +41,9 @@ def value_of(rng: random.Random, kind: Any, version: int, nullable: bool) -> tup
     if kind is schema.STRING:
         text = "".join(rng.choice("abcé漢 ") for _ in range(rng.randrange(12)))
         return text, text
+    if kind in (schema.BYTES, schema.RECORDS):
+        raw = rng.randbytes(rng.randrange(20))
+        return base64.b64encode(raw).decode(), raw.hex()
     if isinstance(kind, Struct):
         return message_of(rng, kind._cls, version)
     if isinstance(kind, Array):
