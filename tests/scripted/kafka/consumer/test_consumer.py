@@ -21,7 +21,7 @@ from streamlet.kafka.protocol.messages.metadata import (
 )
 from streamlet.kafka.protocol.schema import ApiKey
 from tests.scripted.fake_broker import SILENCE, FakeBroker
-from tests.scripted.kafka.consumer.scripted import PATIENCE_S, ZERO, poll_until
+from tests.scripted.kafka.consumer.scripted import ONE, PATIENCE_S, ZERO, poll_until
 
 
 def test_c3_nothing_is_asked_before_the_first_poll_and_a_poll_ends_at_its_time_out(
@@ -54,6 +54,18 @@ def test_close_ends_whatever_is_never_answered(
     consumer.close(1)
     assert time.monotonic() - begun < 5
     consumer.close(1)
+
+
+@pytest.mark.parametrize(("instance", "told"), [(None, 1), ("i", 0)])
+def test_c5_c11_a_close_tells_the_coordinator_and_that_of_a_static_member_does_not(
+    instance: str | None, told: int, broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """The others need not wait for the session's end; a static member comes back to its share."""
+    consumer = consumer_of(group_id="g", group_instance_id=instance)
+    consumer.subscribe(["t"])
+    poll_until(consumer, lambda: consumer.assignment() == {ZERO, ONE})
+    consumer.close()
+    assert len(broker.seen(ApiKey.LEAVE_GROUP)) == told
 
 
 def test_a_failed_join_that_stays_is_raised(broker: FakeBroker, consumer_of: Callable[..., Consumer]) -> None:

@@ -494,6 +494,41 @@ def test_a_descriptor_that_nobody_reads_does_not_keep_the_loop_awake(why: str, m
         os.close(write)
 
 
+class Timed(Numbers):
+    timer_interval_s = 0.1
+
+    def on_timer(self) -> None:
+        self.heard.append("on_timer")
+
+
+class TimedPair(Topology):
+    numbers = Timed.spec()
+    sink = Sink.spec(inputs=[numbers])
+
+
+@pytest.mark.parametrize("why", ["paused", "at its limit"])
+def test_k13_the_timer_of_a_spout_that_may_emit_nothing_runs(why: str) -> None:
+    """By it a spout commits: what is done while it stands still would come again."""
+    clock = ManualClock()
+    loop = WorkerLoop(made_context(TimedPair.__topology__, 2, 0, {}, clock=clock), Held())
+    loop.initialize()
+    loop.spouts[SPOUT].window.size = 1
+    loop.activate()
+    spout: Any = loop.tasks[SPOUT].component
+    spout.todo = [1, 2]
+    if why == "paused":
+        loop.pause("test")
+    else:
+        loop.turn()
+    assert loop.spouts[SPOUT].active == (why != "paused") and loop.spouts[SPOUT].full == (why != "paused")
+    for calls in (1, 2):
+        clock.advance(0.1)
+        loop.turn()
+        assert spout.heard == ["on_timer"] * calls
+    assert len(spout.todo) == (2 if why == "paused" else 1)
+    loop.close(clean=False)
+
+
 def test_a_spout_that_may_emit_nothing_new_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     """Else a run stands still, and its user reads nothing."""
     with rig(0, workers=1) as one:

@@ -178,13 +178,14 @@ def test_k4_failed_fetches_look_again_with_a_pause_between() -> None:
 
 def test_k4_what_came_is_opened_and_what_left_is_closed() -> None:
     rig = Rig(Reader({0: A, 1: A})).start()
+    rig.connections.register(P0, A)
     rig.reader.leaders = {1: A, 2: B}
     rig.it.refresh()
     version = rig.it.version
     rig.poll(1)
     assert rig.mine() == [P1, P2]
     assert rig.opener.opened == [(P0, False), (P1, False), (P2, True)]
-    assert [manager.partition for manager in rig.closed] == [P0]
+    assert [manager.partition for manager in rig.closed] == [P0] and rig.closed[0].closed
     assert rig.it.version > version
     assert rig.connections.get_connection(P0) is None
 
@@ -192,6 +193,14 @@ def test_k4_what_came_is_opened_and_what_left_is_closed() -> None:
 def test_k3_only_the_tasks_own_partitions_are_opened() -> None:
     assert Rig(Reader({0: A, 1: A, 2: A, 3: A}), index=1, count=2).start().mine() == [P1, Partition("t", 3)]
     assert Rig(Reader({0: A}), index=1, count=2).start().mine() == []
+
+
+@pytest.mark.parametrize(("index", "mine"), [(0, [1, 4]), (1, [3])])
+def test_k3_tasks_of_static_hosts_share_the_list_that_was_written_by_position(index: int, mine: list[int]) -> None:
+    """In turn, and none of the partitions that the topic has beside them."""
+    written, known = Reader({1: A, 3: A, 4: A}, by_position=True), Reader(dict.fromkeys(range(5), A))
+    rig = Rig(written, StaticCoordinator, asked_after_failure=known, index=index, count=2).start()
+    assert [partition.number for partition in rig.mine()] == mine
 
 
 def test_k4_what_is_known_stays_while_looks_fail() -> None:

@@ -775,6 +775,29 @@ def test_what_is_uncommitted_is_bounded_and_retries_pass_the_bound() -> None:
     assert out.offsets()[-2:] == [4, 5]
 
 
+def test_k7_what_a_kill_brings_again_above_an_open_record_ends_a_turn_past_the_bound() -> None:
+    """All others are done and every turn commits, so the open one alone holds the committed offset back."""
+    bound, turn = 40, 16
+    one, out = manager(max_uncommitted_offsets=bound), Out()
+    one.add(*fetched(batch(0, [b"a"] * 200)), 200)
+    for now in range(50):
+        one.begin_turn(float(now), turn)
+        one.next(out, turn)
+        one.ack_many(range(1, one.ledger.position))
+        one.ledger.committed_to(one.last_completed_offset())
+    assert one.ledger.open_count == 1 and one.ledger.committed == 0
+    assert bound <= one.ledger.position - one.ledger.committed < bound + turn
+    after, again = manager(start=one.ledger.committed), Out()
+    after.add(*fetched(batch(0, [b"a"] * 200)), 200)
+    while after.ledger.position < one.ledger.position:
+        after.next(again)
+    assert again.offsets() == out.offsets(), "each of them, done or not"
+    one.ack(0)
+    one.ledger.committed_to(one.last_completed_offset())
+    one.begin_turn(51.0, turn)
+    assert one.next(out, turn) is EMITTED_MORE_LEFT
+
+
 def test_until_caught_up_nothing_past_the_fixed_end_is_emitted() -> None:
     one, out = manager(end=3), Out()
     one.add(*fetched(batch(0, [b"a"] * 5)), 5)
