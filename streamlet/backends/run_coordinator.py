@@ -28,6 +28,7 @@ from streamlet.backends.folders import recreate_if_swept, run_folder
 from streamlet.backends.kernel_records import Memory, killed_for_memory, memory, processor
 from streamlet.backends.outcome import MOST_ERRORS, NOBODY_SENDS, RunFailed, check_end, tuples_text
 from streamlet.backends.partition_rows import PartitionRows
+from streamlet.backends.run_certificate import certificate_of
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import EXIT_FAILED, BadInput, StreamletError
 from streamlet.base.log_line import RUN, LogLine
@@ -119,6 +120,7 @@ class RunCoordinator:
         self.plan: Plan = make_plan(request.topology, request.workers, request.conf)
         self.run_id = uuid.uuid4().bytes
         self.secret = secrets.token_bytes(32)
+        self.certificate = certificate_of(request.conf, self.run_id)
         self.directory = run_folder()
         self.code = self._keep_code()
         self.build = own_build()
@@ -368,6 +370,7 @@ class RunCoordinator:
             run_id=self.run_id,
             # A worker that dialled over TCP has proved that it knows the secret, and links are not encrypted.
             secret=self.secret if listen[0] == "unix" else b"",
+            certificate=self.certificate if listen[0] == "unix" else b"",
             listen=listen,
             heartbeat_s=request.conf["streamlet.worker.heartbeat.secs"],
             began=self.supervisor.began,

@@ -263,6 +263,13 @@ SETTINGS: dict[str, Setting] = {
             SPOUT,
         ),
         Setting(
+            "streamlet.links.tls",
+            _boolean,
+            False,
+            "true: what workers say to each other, and over a network to the coordinator, is encrypted (TLS 1.3). "
+            "Needs the extra tls",
+        ),
+        Setting(
             "streamlet.link.high.water.bytes",
             _at_least(int, 1),
             8 << 20,

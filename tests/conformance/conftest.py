@@ -52,7 +52,7 @@ def backend_named(name: str) -> Any:
     """The backend of that name; Spark's is imported only when it is wanted."""
     if name == "inline":
         return InlineBackend()
-    if name == "processes":
+    if name.startswith("processes"):
         return ProcessesBackend()
     from streamlet.backends.spark import SparkBackend
 
@@ -62,7 +62,8 @@ def backend_named(name: str) -> Any:
 def run_suite(backend: str, folder: Path) -> Outcome:
     """Run the whole suite on one backend."""
     topology = load_topology(SUITE)
-    conf = resolve(topology.config, {"suite.results": str(folder), "streamlet.until.caught.up": True})
+    tls = {"streamlet.links.tls": backend.endswith("-tls")}
+    conf = resolve(topology.config, {"suite.results": str(folder), "streamlet.until.caught.up": True, **tls})
     watcher = Watcher()
     request = RunRequest(
         topology, conf, file=SUITE, attribute="Suite", workers=2, until_caught_up=True, seconds=PATIENCE_S
@@ -75,7 +76,7 @@ def run_suite(backend: str, folder: Path) -> Outcome:
 
 @pytest.fixture(
     scope="session",
-    params=["inline", "processes", pytest.param("spark", marks=pytest.mark.spark)],
+    params=["inline", "processes", "processes-tls", pytest.param("spark", marks=pytest.mark.spark)],
 )
 def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """One run of the suite; every test looks at the same one."""

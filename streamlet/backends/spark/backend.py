@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.backends.contract import Observer, RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.run_certificate import check_certificates
 from streamlet.backends.run_coordinator import RunCoordinator
 from streamlet.backends.spark import preflight
 from streamlet.backends.spark.jobs import SparkJobs, run_tasks, spark_thread
@@ -73,6 +74,7 @@ class SparkBackend:
         if request.file is None:
             raise BadInput("Spark executors import the topology from its file; a topology without one runs inline.")
         preflight.check_packages(preflight.installed_versions())
+        check_certificates(request.conf)  # before Spark starts, which takes its time
         archive = make_archive(request.file)
         with _quiet_py4j():
             return self._run_on_session(archive, request, observer, stop, started)
@@ -126,10 +128,19 @@ class SparkBackend:
         stop.on_kill(lambda: shutil.rmtree(coordinator.directory, ignore_errors=True))
         run_id, secret = coordinator.run_id, coordinator.secret
         folder = str(Path.cwd()) if session.here else None
-        jobs = SparkJobs(session, archive, run_id, secret, request.topology.name, str(request.file.absolute()), folder)
+        jobs = SparkJobs(
+            session,
+            archive,
+            run_id,
+            secret,
+            request.topology.name,
+            str(request.file.absolute()),
+            folder,
+            coordinator.certificate,
+        )
         stop.on_kill(jobs.kill)
         host = session.driver_host()
-        launcher = SlotLauncher(jobs, host, host if session.here else "", run_id, secret)
+        launcher = SlotLauncher(jobs, host, host if session.here else "", run_id, secret, coordinator.certificate)
         try:
             return coordinator.run(launcher)
         finally:

@@ -24,6 +24,7 @@ class SparkJobs:
         topology: str,
         file: str,
         folder: str | None,
+        certificate: bytes = b"",
     ) -> None:
         self._session = session
         # A broadcast variable, not addPyFile: that cannot be taken back from a session that goes on, breaks the session
@@ -34,6 +35,7 @@ class SparkJobs:
         self._topology = topology
         self._file = file
         self._folder = folder
+        self._certificate = certificate
         self._running: set[str] = set()
         """Groups of the slots that run. Slots' threads write, ``kill`` reads a copy."""
 
@@ -41,9 +43,9 @@ class SparkJobs:
         return f"streamlet-{self._run_id.hex()}-{worker}.{epoch}"
 
     def run(self, worker: int, epoch: int, address: tuple[str, int]) -> str:
-        host = make_host(
-            Slot(self._archive, address, self._run_id, self._secret, worker, epoch, self._file, self._folder)
-        )
+        private = self._run_id, self._secret
+        slot = Slot(self._archive, address, *private, worker, epoch, self._file, self._folder, self._certificate)
+        host = make_host(slot)
         group = self._group(worker, epoch)
         description = f"streamlet {self._topology}: worker {worker}, epoch {epoch}"
         self._running.add(group)

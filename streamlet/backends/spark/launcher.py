@@ -16,6 +16,7 @@ from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import Secured
 from streamlet.runtime.links.handshake import Hello, Refused
 from streamlet.runtime.links.server import LinkServer
+from streamlet.runtime.links.tls import LinkTls
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME
 from streamlet.runtime.worker.channel import ControlChannel
 
@@ -59,7 +60,9 @@ class SlotLauncher:
     listens at its own end of the connection to the coordinator.
     """
 
-    def __init__(self, jobs: Jobs, host: str, listen_host: str, run_id: bytes, secret: bytes) -> None:
+    def __init__(
+        self, jobs: Jobs, host: str, listen_host: str, run_id: bytes, secret: bytes, certificate: bytes = b""
+    ) -> None:
         self.listen = ("tcp", listen_host)
         self._jobs = jobs
         self._run_id = run_id
@@ -70,7 +73,10 @@ class SlotLauncher:
         self._ended: list[tuple[int, int, str]] = []
         self._closed = threading.Event()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._server = LinkServer(("tcp", host, 0), secret, self._check_hello, self._adopt_secured, MAX_CONTROL_FRAME)
+        tls = LinkTls(certificate) if certificate else None
+        self._server = LinkServer(
+            ("tcp", host, 0), secret, self._check_hello, self._adopt_secured, MAX_CONTROL_FRAME, tls
+        )
         self.address = (self._server.address[1], self._server.address[2])
         self._acceptor = threading.Thread(target=self._accept, name="slots", daemon=True)
         self._acceptor.start()

@@ -82,7 +82,7 @@ def _neighbours(file: Path) -> Iterator[tuple[Path, str]]:
 class Slot:
     """Everything that a slot's task needs. Plain data but for ``archive``, a broadcast variable.
 
-    The secret is here and nowhere else: not in Spark's configuration, environment, descriptions or logs.
+    Secret and certificate are here and nowhere else: not in Spark's configuration, environment, descriptions or logs.
     """
 
     archive: Any
@@ -94,6 +94,7 @@ class Slot:
     file: str
     folder: str | None
     """Working directory for an executor on the driver's machine; None: its own."""
+    certificate: bytes = b""
 
     def __repr__(self) -> str:
         return f"Slot(worker={self.worker}, epoch={self.epoch})"
@@ -116,6 +117,7 @@ def make_host(slot: Slot) -> Callable[[Any], Any]:
         "name": str(Path(slot.file).relative_to(root)),
         "origin": str(root),
         "folder": slot.folder,
+        "certificate": slot.certificate,
     }
 
     # `batches` is not read: Spark gives the Python worker of such a task to no other task, so no thread, module or

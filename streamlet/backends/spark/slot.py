@@ -12,6 +12,7 @@ from pathlib import Path
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import dial
 from streamlet.runtime.links.handshake import Hello, Refused
+from streamlet.runtime.links.tls import LinkSocket, LinkTls
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME, FrameReader, FrameWriter
 from streamlet.runtime.worker.channel import ControlChannel
 from streamlet.runtime.worker.messages import Event, Failed, Message, Stopped, event_of
@@ -33,11 +34,13 @@ def run_slot(
     name: str,
     origin: str,
     folder: str | None,
+    certificate: bytes = b"",
 ) -> tuple[int, str]:
     """Be a worker; return its exit status and how it ended. Called on the task's main thread."""
     hello = Hello(handshake.CONTROL, run_id, worker, epoch, wanted=0)
     try:
-        secured = dial(("tcp", *address), hello, secret, MAX_CONTROL_FRAME)
+        tls = LinkTls(certificate) if certificate else None
+        secured = dial(("tcp", *address), hello, secret, MAX_CONTROL_FRAME, tls)
     except (Refused, OSError) as error:
         return 1, f"could not join its coordinator at {address[0]} (port {address[1]}): {error}"
     channel = SlotChannel(secured.sock, secured.writer, secured.reader)
@@ -48,7 +51,8 @@ def run_slot(
     try:
         with channel.lines as lines, contextlib.redirect_stdout(lines):
             file = str(Path(unpacked) / name)
-            status = serve(channel, file=file, secret=secret, host=socket.gethostname(), executor=executor_id())
+            private = {"secret": secret, "certificate": certificate}
+            status = serve(channel, file=file, host=socket.gethostname(), executor=executor_id(), **private)
     finally:
         hang_up(channel.sock)
     return status, f"ended with status {status}"
@@ -73,7 +77,7 @@ def executor_id(first: int | None = None) -> str:
     return found
 
 
-def hang_up(sock: socket.socket) -> None:
+def hang_up(sock: LinkSocket) -> None:
     """Close when the other end has closed."""
     # A close with unread bytes would reset the connection under our last words.
     deadline = time.monotonic() + LINGER_S
@@ -91,7 +95,7 @@ class SlotChannel(ControlChannel):
 
     places = ("", "")
 
-    def __init__(self, sock: socket.socket, writer: FrameWriter, reader: FrameReader) -> None:
+    def __init__(self, sock: LinkSocket, writer: FrameWriter, reader: FrameReader) -> None:
         super().__init__(sock, writer, reader)
         self.lines = PrintedLines(lambda line: self.try_send(event_of(line)))
         """What user code prints: nobody would read the standard output of an executor."""

@@ -12,6 +12,7 @@ from typing import Any
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.handshake import Hello, Refused
 from streamlet.runtime.links.silence import watch
+from streamlet.runtime.links.tls import LinkSocket, LinkTls
 from streamlet.runtime.links.wire import FrameReader, FrameWriter
 
 LinkAddress = tuple[str, str, int]
@@ -28,17 +29,17 @@ class PeerHungUp(Refused):
 class Secured:
     """A socket whose other end has proved the secret. With both directions of its frames."""
 
-    sock: socket.socket
+    sock: LinkSocket
     hello: Hello
     writer: FrameWriter
     reader: FrameReader
 
 
-def dial(address: LinkAddress, hello: Hello, secret: bytes, frame_limit: int) -> Secured:
+def dial(address: LinkAddress, hello: Hello, secret: bytes, frame_limit: int, tls: LinkTls | None = None) -> Secured:
     """Connect and prove, within the handshake's deadline. Raises OSError or Refused.
 
-    A name may have several addresses, of both families; they are tried in the resolver's order, and each has an equal
-    share of the time that is left. The error names all of them.
+    With ``tls`` everything is encrypted, the proof too. A name may have several addresses, of both families; they are
+    tried in the resolver's order, and each has an equal share of the time that is left. The error names all of them.
     """
     targets = resolve(address)
     deadline = time.monotonic() + handshake.DEADLINE_S
@@ -47,7 +48,7 @@ def dial(address: LinkAddress, hello: Hello, secret: bytes, frame_limit: int) ->
         left_s = max(0.0, deadline - time.monotonic())
         by = deadline - left_s + left_s / (len(targets) - number)
         try:
-            return _connect(family, target, by, hello, secret, frame_limit)
+            return _connect(family, target, by, hello, secret, frame_limit, tls)
         except (OSError, Refused) as error:
             failed.append((_address_text(target), error))
     if len(failed) == 1:
@@ -74,13 +75,20 @@ def _address_text(target: Any) -> str:
 
 
 def _connect(
-    family: socket.AddressFamily, target: Any, deadline: float, hello: Hello, secret: bytes, frame_limit: int
+    family: socket.AddressFamily,
+    target: Any,
+    deadline: float,
+    hello: Hello,
+    secret: bytes,
+    frame_limit: int,
+    tls: LinkTls | None,
 ) -> Secured:
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    plain = socket.socket(family, socket.SOCK_STREAM)
     try:
-        watch(sock)
-        sock.settimeout(max(0.001, deadline - time.monotonic()))
-        sock.connect(target)
+        watch(plain)
+        plain.settimeout(max(0.001, deadline - time.monotonic()))
+        plain.connect(target)
+        sock = plain if tls is None else tls.dial(plain, deadline)
         words = handshake.encode_hello(hello, os.urandom(handshake.NONCE_BYTES))
         sock.sendall(words)
         reply = _read_exactly(sock, handshake.ANSWER_BYTES, deadline)
@@ -90,11 +98,17 @@ def _connect(
         keys = handshake.link_keys(secret, words, reply[4 : 4 + handshake.NONCE_BYTES])
         return Secured(sock, hello, FrameWriter(keys.to_acceptor), FrameReader(keys.to_dialer, frame_limit))
     except BaseException:
-        sock.close()
+        plain.close()
         raise
 
 
-def accept(sock: socket.socket, secret: bytes, check_hello: Callable[[Hello], None], frame_limit: int) -> Secured:
+def accept(
+    plain: socket.socket,
+    secret: bytes,
+    check_hello: Callable[[Hello], None],
+    frame_limit: int,
+    tls: LinkTls | None = None,
+) -> Secured:
     """Exchange proofs with a peer that has dialled. Raises OSError or Refused.
 
     ``check_hello(hello)`` raises Refused for a peer that is not wanted. A peer that has gone raises PeerHungUp. The
@@ -102,7 +116,8 @@ def accept(sock: socket.socket, secret: bytes, check_hello: Callable[[Hello], No
     """
     deadline = time.monotonic() + handshake.DEADLINE_S
     try:
-        watch(sock)
+        watch(plain)
+        sock = plain if tls is None else tls.accept(plain, deadline)
         # Only fixed sizes are read before the proof: a stranger can make us hold 85 bytes and no more.
         words = _read_exactly(sock, handshake.HELLO_BYTES, deadline)
         hello = handshake.decode_hello(words)
@@ -115,14 +130,14 @@ def accept(sock: socket.socket, secret: bytes, check_hello: Callable[[Hello], No
         keys = handshake.link_keys(secret, words, nonce)
         return Secured(sock, hello, FrameWriter(keys.to_dialer), FrameReader(keys.to_acceptor, frame_limit))
     except ConnectionError as error:
-        sock.close()
+        plain.close()
         raise PeerHungUp("it hung up during the handshake") from error
     except BaseException:
-        sock.close()
+        plain.close()
         raise
 
 
-def _read_exactly(sock: socket.socket, count: int, deadline: float) -> bytes:
+def _read_exactly(sock: LinkSocket, count: int, deadline: float) -> bytes:
     data = b""
     while len(data) < count:
         left = deadline - time.monotonic()

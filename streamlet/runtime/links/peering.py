@@ -19,6 +19,7 @@ from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import LinkAddress, Secured, dial
 from streamlet.runtime.links.handshake import Hello, Refused
 from streamlet.runtime.links.links import SocketLinks
+from streamlet.runtime.links.tls import LinkTls
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 
 DIAL_AGAIN_S = 0.05
@@ -50,6 +51,7 @@ class Peering:
         post: Post,
         linked: Callable[[int], None],
         unlinked: Callable[[int, str], None],
+        tls: LinkTls | None = None,
     ) -> None:
         self.index = me.worker
         self._me = me
@@ -59,6 +61,7 @@ class Peering:
         self._post = post
         self._linked = linked
         self._unlinked = unlinked
+        self._tls = tls
         self._version = 0
         self._peers: Mapping[int, tuple[int, LinkAddress]] = {}
         """Worker -> epoch and address, of the present book. Replaced as a whole: ``check_hello`` reads it unlocked."""
@@ -143,7 +146,7 @@ class Peering:
         me = self._me
         hello = Hello(handshake.DATA, me.run_id, me.worker, me.epoch, worker, version)
         try:
-            secured = dial(address, hello, self._secret, MAX_DATA_FRAME)
+            secured = dial(address, hello, self._secret, MAX_DATA_FRAME, self._tls)
         except (Refused, OSError) as error:
             logger.debug("worker %d cannot reach worker %d yet: %s", self.index, worker, error)
             # Slept here, on the thread of the dial: the loop must not wait, and the peer may only be about to listen.

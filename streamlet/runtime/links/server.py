@@ -16,6 +16,7 @@ from streamlet.base.notices import Notices
 from streamlet.runtime.links import dialing
 from streamlet.runtime.links.dialing import LinkAddress, PeerHungUp, Secured
 from streamlet.runtime.links.handshake import DEADLINE_S, Hello, Refused
+from streamlet.runtime.links.tls import LinkTls
 
 MAX_UNPROVED = 64
 """Most connections in their handshake at once; a further one is closed."""
@@ -44,6 +45,7 @@ class LinkServer:
         check_hello: Callable[[Hello], None],
         on_secured: Callable[[Secured], None],
         frame_limit: int,
+        tls: LinkTls | None = None,
     ) -> None:
         self._sock = bind_socket(address)
         self._sock.listen(128)
@@ -53,6 +55,7 @@ class LinkServer:
         self._check_hello = check_hello
         self._on_secured = on_secured
         self._frame_limit = frame_limit
+        self._tls = tls
         self._refusals_lock = threading.Lock()
         self._refusals: Notices[None] = Notices(TELL_S)
         self._unproved_lock = threading.Lock()
@@ -125,7 +128,7 @@ class LinkServer:
 
     def _authenticate(self, sock: socket.socket) -> Secured | None:
         try:
-            return dialing.accept(sock, self._secret, self._check_hello, self._frame_limit)
+            return dialing.accept(sock, self._secret, self._check_hello, self._frame_limit, self._tls)
         except PeerHungUp as error:  # a worker that ended, for example: not worth a warning
             logger.debug("A connection came to nothing: %s.", error)
         except (Refused, OSError) as error:

@@ -14,6 +14,7 @@ import struct
 import sys
 
 from streamlet.base.keep_alive import keep_alive
+from streamlet.runtime.links.tls import LinkSocket
 
 SILENT_S = 4.0
 """Seconds without one segment from the other machine after which a link is half-open. Told within five."""
@@ -39,7 +40,7 @@ def watch(sock: socket.socket) -> None:
     keep_alive(sock, PROBE_S, _PROBES)
 
 
-def segments_in(sock: socket.socket) -> int | None:
+def segments_in(sock: LinkSocket) -> int | None:
     """Count the segments that came in on a TCP connection; None where the system does not say. Raises OSError."""
     if sys.platform != "linux" or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return None

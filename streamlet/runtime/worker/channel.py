@@ -13,6 +13,7 @@ from typing import Any
 
 from streamlet.base.backlog import Backlog
 from streamlet.runtime.links.silence import Silence, segments_in, silent_text
+from streamlet.runtime.links.tls import LinkSocket
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME, BadFrame, FrameReader, FrameWriter, pack, unpack
 from streamlet.runtime.worker.messages import Beat, Complaint, Event, Message, Raw, State, Unlinked, encode
 
@@ -38,7 +39,7 @@ class ChannelClosed(Exception):
 class ControlChannel:
     """One end. ``send`` and ``flush`` may be called by any thread; ``receive`` and ``finish`` by one."""
 
-    def __init__(self, sock: socket.socket, writer: FrameWriter, reader: FrameReader) -> None:
+    def __init__(self, sock: LinkSocket, writer: FrameWriter, reader: FrameReader) -> None:
         self.sock = sock
         self.sock.setblocking(False)
         self._writer = writer

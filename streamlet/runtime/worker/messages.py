@@ -158,6 +158,8 @@ class WorkerPlan:
     code_folder: Text
     build: Text
     """Hash of streamlet's own files when the run began (``kept_code``); empty where they travel with the run."""
+    certificate: Bytes = b""
+    """The run's certificate and key, where its links are encrypted. It travels as the secret does."""
     host: Text = ""
     executor: Text = ""
     """Where the worker is, on Spark; the slot fills them in."""

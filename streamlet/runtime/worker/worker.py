@@ -42,6 +42,7 @@ from streamlet.runtime.links.peering import Peering
 from streamlet.runtime.links.route_check import RouteCheck
 from streamlet.runtime.links.server import LinkServer, new_socket_name
 from streamlet.runtime.links.silence import LOOK_S
+from streamlet.runtime.links.tls import LinkTls
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.in_hand import InHand, shortened
@@ -105,6 +106,7 @@ class Worker:
         self.reported: messages.State | None = None
         self.clean = self.settled = self.initialized = False
         self.server: LinkServer | None = None
+        self._tls = LinkTls(plan.certificate) if plan.certificate else None
         self.over = threading.Event()
         self._parent = os.getppid()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -209,6 +211,7 @@ class Worker:
             self.loop.post,
             lambda version: self.channel.try_send(messages.Linked(version)),
             lambda peer, why: self.channel.try_send(messages.Unlinked(peer, why)),
+            self._tls,
         )
 
     def _placed(self) -> Plan:
@@ -332,7 +335,12 @@ class Worker:
 
     def _listen(self) -> None:
         self.server = LinkServer(
-            self._listen_address(), self.plan.secret, self.peering.check_hello, self.peering.add_secured, MAX_DATA_FRAME
+            self._listen_address(),
+            self.plan.secret,
+            self.peering.check_hello,
+            self.peering.add_secured,
+            MAX_DATA_FRAME,
+            self._tls,
         )
         self.channel.send(messages.Ready(self.server.address, os.getpid(), self.plan.host, self.plan.executor))
 

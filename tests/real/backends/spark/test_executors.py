@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
+from streamlet.backends import run_certificate
 from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.run_certificate import SETTING, certificate_of
 from streamlet.backends.spark import SparkBackend, preflight
 from streamlet.backends.spark.jobs import run_tasks, spark_thread
 from streamlet.backends.spark.launcher import SparkLost
@@ -293,12 +295,15 @@ def test_a_package_that_executors_lack_is_named_with_host_and_command(
         run(tmp_path, Watcher())
 
 
-def test_the_secret_is_in_no_file_setting_environment_or_argument(
+def test_neither_secret_nor_certificate_is_in_a_file_setting_environment_or_argument(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It travels in the task and nowhere else."""
+    """They travel in the task and nowhere else. Links and control channels are encrypted, with that certificate."""
     secret = b"known to this test, in 32 bytes "
     monkeypatch.setattr(secrets, "token_bytes", lambda count: secret)
+    pem = certificate_of({SETTING: True}, b"run")
+    monkeypatch.setattr(run_certificate, "_made", lambda name: pem)
+    key = pem.splitlines()[1]
     looked: list[str] = []
 
     def look(status: RunStatus) -> None:
@@ -314,11 +319,14 @@ def test_the_secret_is_in_no_file_setting_environment_or_argument(
                 data = path.read_bytes()
             except FileNotFoundError:
                 continue
-            assert not any(form in data for form in (secret, secret.hex().encode())), path
+            assert not any(form in data for form in (secret, secret.hex().encode(), key)), path
 
-    run(tmp_path, Watcher(look), **{"numbers.count": 800, "numbers.per.second": 300.0})
+    watcher = Watcher(look)
+    result = run(tmp_path, watcher, **{"numbers.count": 800, "numbers.per.second": 300.0, SETTING: True})
+    assert sorted(witness(tmp_path)) == list(range(800)) and result.drained
     assert any(name.endswith("stderr") for name in looked)
-    assert secret.decode() not in str(session.conf())
+    said = str(session.conf()) + str(watcher.events)
+    assert secret.decode() not in said and key.decode() not in said
 
 
 @pytest.mark.faults

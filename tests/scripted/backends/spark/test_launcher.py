@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from streamlet.backends.contract import RunRequest, Stop
+from streamlet.backends.run_certificate import SETTING, certificate_of
 from streamlet.backends.run_coordinator import RunCoordinator, RunFailed
 from streamlet.backends.spark import launcher as launcher_module
 from streamlet.backends.spark.launcher import SlotLauncher, SparkLost
@@ -22,6 +23,7 @@ from streamlet.model.settings import resolve
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import Secured, dial
 from streamlet.runtime.links.handshake import Hello, Refused
+from streamlet.runtime.links.tls import LinkTls
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME
 from streamlet.runtime.worker.channel import ControlChannel
 from streamlet.runtime.worker.loading import load_topology
@@ -38,7 +40,7 @@ import ctypes, json, sys
 ctypes.CDLL(None).prctl(1, 9)
 from streamlet.backends.spark.slot import run_slot
 facts = json.load(sys.stdin)
-for name in ("run_id", "secret"):
+for name in ("run_id", "secret", "certificate"):
     facts[name] = bytes.fromhex(facts[name])
 facts["address"] = tuple(facts["address"])
 print(json.dumps(run_slot(**facts)))
@@ -72,9 +74,10 @@ class Waiting:
 class Processes(Waiting):
     """Jobs that are processes: what a task does, without a task. A process that is killed is retried, as Spark does."""
 
-    def __init__(self, run_id: bytes, secret: bytes) -> None:
+    def __init__(self, run_id: bytes, secret: bytes, certificate: bytes) -> None:
         super().__init__()
-        self.facts = {"run_id": run_id.hex(), "secret": secret.hex(), "folder": None}
+        private = {"secret": secret.hex(), "certificate": certificate.hex()}
+        self.facts = {"run_id": run_id.hex(), "folder": None, **private}
         self.running: dict[tuple[int, int], subprocess.Popen[str]] = {}
 
     def run(self, worker: int, epoch: int, address: tuple[str, int]) -> str:
@@ -223,22 +226,22 @@ class Run:
         self.request = RunRequest(topology, conf, file=FILE, workers=2, until_caught_up=True, seconds=PATIENCE_S)
         self.watcher = Watcher()
         self.coordinator = RunCoordinator(self.request, self.watcher, Stop())
-        self.jobs = Processes(self.coordinator.run_id, self.coordinator.secret)
+        self.trust = self.coordinator.run_id, self.coordinator.secret, self.coordinator.certificate
+        self.jobs = Processes(*self.trust)
         self.out = out
 
     def go(self) -> None:
-        coordinator = self.coordinator
-        launcher = SlotLauncher(self.jobs, "127.0.0.1", "", coordinator.run_id, coordinator.secret)
-        self.result = coordinator.run(launcher)
+        self.result = self.coordinator.run(SlotLauncher(self.jobs, "127.0.0.1", "", *self.trust))
 
     def witness(self) -> list[int]:
         path = self.out / "witness"
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
 
-def test_a_run_over_tcp_counts_right_and_leaves_no_slot(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_a_run_over_tcp_counts_right_and_leaves_no_slot(tmp_path: Path, tls: bool) -> None:
     """Slots that dial, links by the address each reaches the coordinator from, a clean end."""
-    run = Run(tmp_path)
+    run = Run(tmp_path, **{"streamlet.links.tls": tls})
     run.go()
     assert (run.result.reason, run.result.drained) == ("caught_up", True)
     assert sorted(run.witness()) == list(range(1000))
@@ -248,6 +251,26 @@ def test_a_run_over_tcp_counts_right_and_leaves_no_slot(tmp_path: Path) -> None:
     assert sums == {str(parity): sum(n * n for n in range(parity, 1000, 2)) for parity in (0, 1)}
     assert all(process.returncode == 0 for process in run.jobs.running.values())
     assert run.jobs.cancelled == []
+
+
+def test_a_slot_without_the_certificate_is_no_channel_of_an_encrypted_run() -> None:
+    """Though it knows run, worker, epoch and secret: the control channel is encrypted like the links."""
+    pem, other = (certificate_of({SETTING: True}, name) for name in (RUN, b"x" * 16))
+    launcher = SlotLauncher(Waiting(), "127.0.0.1", "127.0.0.1", RUN, SECRET, pem)
+    adopted: list[tuple[int, int, ControlChannel]] = []
+    try:
+        launcher.start(1, 3, lambda *what: adopted.append(what))
+        hello = Hello(handshake.CONTROL, RUN, 1, 3, 0)
+        for tls in (None, LinkTls(other)):
+            with pytest.raises((Refused, OSError)):
+                dial(("tcp", *launcher.address), hello, SECRET, MAX_CONTROL_FRAME, tls)
+        assert not adopted
+        secured = dial(("tcp", *launcher.address), hello, SECRET, MAX_CONTROL_FRAME, LinkTls(pem))
+        wait_until(lambda: adopted)
+        secured.sock.close()
+        adopted[0][2].close()
+    finally:
+        launcher.close()
 
 
 def test_what_users_print_is_told(tmp_path: Path) -> None:

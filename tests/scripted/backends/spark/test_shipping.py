@@ -98,8 +98,8 @@ def test_a_huge_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_secret_is_in_no_repr() -> None:
-    slot = shipping.Slot(None, ("127.0.0.1", 1), b"run", b"the secret", 0, 1, "/a/b.py", None)
-    assert "secret" not in repr(slot)
+    slot = shipping.Slot(None, ("127.0.0.1", 1), b"run", b"the secret", 0, 1, "/a/b.py", None, b"and the key")
+    assert "secret" not in repr(slot) and "key" not in repr(slot)
 
 
 def test_a_topology_has_the_name_on_an_executor_that_it_has_here(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ class Rig:
         self.sockets += [ours, theirs]
         return SimpleNamespace(sock=ours, hello=hello)
 
-    def dial(self, address: LinkAddress, hello: Hello, secret: bytes, frame_limit: int) -> Any:
+    def dial(self, address: LinkAddress, hello: Hello, secret: bytes, frame_limit: int, tls: object) -> Any:
         self.dialled.put((address, hello))
         if self.refusal is not None:
             raise self.refusal
