@@ -604,10 +604,7 @@ class Topics:
         """Return the queue of a record, where no user's partitioner decides."""
         if (key is None and partition_key is None) or self._config.partitioner_ignore_keys:
             return self.keyless(state, now_s)
-        number = self._keyed(state, key, partition_key)
-        if self._config.partition_failover == "all":
-            number = self._living(state, number)
-        return state.queues[number]
+        return state.queues[self._keyed(state, key, partition_key)]
 
     def keyless(self, state: TopicState, now_s: float) -> PartitionQueue:
         """Return the queue that keyless records stick to at the moment."""
@@ -645,9 +642,9 @@ class Topics:
             state.keys[key] = number
         return number
 
-    def _living(self, state: TopicState, number: int) -> int:
-        info = self.cluster.partition(TopicPartition(state.name, number))
-        if not all_replicas_down(self.cluster, info):
-            return number
+    def living(self, state: TopicState, queue: PartitionQueue) -> PartitionQueue:
+        """Return another queue where every replica of this one's partition is down."""
+        if not all_replicas_down(self.cluster, self.cluster.partition(queue.topic_partition)):
+            return queue
         other = other_partition(self.cluster, state.name, self._uniform())
-        return number if other is None else other
+        return queue if other is None else state.queues[other]

@@ -186,7 +186,11 @@ class Appender:
                 self.check_open()
                 if not self._is_current(state, count):
                     continue  # metadata came while the partitioner was asked: ask again, with the new count
-                queue = self._queue(state, number, key, partition_key)
+                home = self._queue(state, number, key, partition_key)
+                # Here already, and not only in the sender's thread: a transaction that was told of a dead partition
+                # cannot end before that one is back.
+                moves = self._config.partition_failover == "all" and number is None
+                queue = self.topics.living(state, home) if moves else home
                 self._keep_apart(queue, key, partition)
                 batch = self._open(queue, need, timestamp, deadline)
                 before = batch.size
@@ -195,6 +199,8 @@ class Appender:
                 batch.keyed = batch.keyed or key is not None
                 if state.sticky_queue is queue:
                     self._spend(state, batch.size - before)
+                if queue is not home:
+                    self._sender.moved(home.topic_partition, queue.topic_partition, 1)
                 if batch.size >= self._batch_bytes > before:
                     self._sender.wake()
                 return FutureRecordMetadata(batch, index, timestamp)

@@ -195,7 +195,10 @@ class BatchLedger:
 
     def expire(self, cluster: Cluster, now_s: float) -> float:
         """Fail batches that have passed ``delivery_timeout_ms``; return the seconds until the next one does."""
-        for batch in self._accumulator.expired(now_s) + self._expired_in_flight(now_s):
+        late = self._expired_in_flight(now_s) + self._accumulator.expired(now_s)
+        # Callbacks run in the order of ``ended``, which must be that of each partition's records: as they were drained
+        # first, for a batch queued for another try comes before younger ones in flight; then what never was.
+        for batch in sorted(late, key=lambda batch: batch.drained_turn or float("inf")):
             self._fail(batch, self.expired_error(batch, cluster, now_s), now_s)
         return min(self._accumulator.next_expiry_s(now_s), self._next_expiry_s(now_s))
 

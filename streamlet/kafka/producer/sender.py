@@ -118,6 +118,8 @@ class Sender:
         self.looks = 0
         """The full updates of metadata that ``topics`` has taken in; under the lock."""
         self._seen_refresh: tuple[float | None, int] = (None, 0)
+        self._moved: dict[tuple[TopicPartition, TopicPartition], int] = {}
+        """Records by the dead partition that was theirs and the one that they go to, since the log was told."""
         self.client.metadata.add_listener(self._note_cluster)
 
     def _make_manager(self) -> TransactionManager | None:
@@ -171,6 +173,14 @@ class Sender:
         if self.sleeping:
             self.sleeping = False
             self.client.wakeup()
+
+    def moved(self, home: TopicPartition, to: TopicPartition, count: int) -> None:
+        """Count records that go elsewhere, as their partition is dead.
+
+        The log is told at the end of the turn.
+        """
+        self.metrics.records_moved += count
+        self._moved[home, to] = self._moved.get((home, to), 0) + count
 
     def begin_close(self) -> None:
         """Take nothing more, send everything that is left, and end."""
@@ -436,10 +446,7 @@ class Sender:
         if moved:
             if self.manager is not None:
                 self.manager.add_partition(tp._replace(partition=number))
-            count = sum(batch.count for batch in moved)
-            self.metrics.records_moved += count
-            text = "every replica of %s is down: %d records go to partition %d instead"
-            self.ledger.notes.append((logging.WARNING, text, (tp, count, number)))
+            self.moved(tp, tp._replace(partition=number), sum(batch.count for batch in moved))
             self._has_work = True
 
     # -- transactions
@@ -579,16 +586,20 @@ class Sender:
                 self.heard()
 
     def _tell_log(self) -> None:
-        """Write a line for each topic with failures, and the ledger's notes."""
+        """Write the ledger's notes, and lines for failures and moves."""
         # Each failure goes to the log although its future has it too: many programs look at no future.
         ledger = self.ledger
-        if not ledger.failures and not ledger.notes:
+        if not ledger.failures and not ledger.notes and not self._moved:
             return
         with self.lock:
             failures, ledger.failures = ledger.failures, []
             notes, ledger.notes = ledger.notes, []
+            moves, self._moved = self._moved, {}
         for level, text, values in notes:
             _log.log(level, text, *values)
+        for (home, to), count in moves.items():
+            text = "every replica of %s is down: %d records go to partition %d instead"
+            _log.warning(text, home, count, to.partition)
         for topic in dict.fromkeys(name for name, _count, _error in failures):
             failed = [(count, error) for name, count, error in failures if name == topic]
             records = sum(count for count, _error in failed)

@@ -212,6 +212,26 @@ def test_e2_e4_a_batch_in_flight_expires_once_and_its_memory_waits_for_the_socke
         assert producer.metrics()["failed_per_second"] > 0  # type: ignore[operator]
 
 
+def test_e4_callbacks_of_what_expires_in_one_turn_run_in_the_order_of_the_records() -> None:
+    """The batch in flight before those that wait behind it."""
+    with scripted(batch_size=100, max_in_flight_requests_per_connection=1) as (_broker, log, producer):
+        producer.send("t", b"x").get(10)
+        log.answers = [(SILENCE, True)] * 10
+        sender = producer._sender
+        told: list[tuple[int, type[Any]]] = []
+        for n in range(20):
+            future = producer.send("t", b"x" * 100)
+            future.add_both(lambda outcome, n=n: told.append((n, type(outcome))))
+            until(lambda: bool(sender.ledger.on_wire))
+        with sender.lock:
+            assert len(sender.ledger.on_wire) == 1 and len(sender.accumulator.live) > 2
+            for batch in sender.accumulator.live:
+                batch.created_s -= 1000
+        sender.client.wakeup()
+        until(lambda: len(told) == 20)
+        assert told == [(0, OutcomeUnknown)] + [(n, BatchExpired) for n in range(1, 20)]
+
+
 def test_e2_memory_is_not_given_back_while_the_socket_may_still_send_it() -> None:
     """KAFKA-19012: failing a batch and freeing its bytes are two events."""
     with scripted(delivery_timeout_ms=60_000, request_timeout_ms=60_000, linger_ms=0) as (broker, log, producer):

@@ -14,12 +14,11 @@ import pytest
 from streamlet.kafka.broker_errors import ClusterAuthorizationFailed
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import OutcomeUnknown
-from streamlet.kafka.protocol.messages.metadata import MetadataPartition, MetadataResponse, MetadataTopic
 from streamlet.kafka.protocol.messages.transactions import InitProducerIdResponse
 from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_cluster import FakeCluster
-from tests.scripted.kafka.producer.scripted import scripted, until
+from tests.scripted.kafka.producer.scripted import scripted, take_leader, until
 
 NOT_LEADER = 6
 
@@ -168,28 +167,8 @@ def test_p8_that_records_go_elsewhere_is_told_without_the_lock() -> None:
         producer.partitions_for("t")
         future = producer.send("t", b"x")
         place = future._batch.topic_partition.partition
-        own = broker.metadata
-
-        def dead(request: Any) -> MetadataResponse:
-            answer = own(request)
-            rows = tuple(
-                MetadataPartition(
-                    error_code=5 * (number == place),
-                    partition_index=number,
-                    leader_id=-1 if number == place else 1,
-                    leader_epoch=1,
-                    replica_nodes=(9,) if number == place else (1,),
-                )
-                for number in range(2)
-            )
-            return MetadataResponse(
-                brokers=answer.brokers, topics=(MetadataTopic(error_code=0, name="t", partitions=rows),)
-            )
-
-        broker.on(ApiKey.METADATA, dead)
         with _logging_to(producer) as told:
-            producer._sender.client.request_update()
-            producer._sender.client.wakeup()
+            take_leader(producer, broker, place)
             until(lambda: any("every replica of" in line for line in told.lines))
             assert not told.held
         producer.close(10)

@@ -154,6 +154,16 @@ def test_e1_what_expires_in_its_queue_was_never_sent() -> None:
     assert books.accumulator.pool.in_use == 0
 
 
+def test_e4_batches_that_expire_in_one_turn_end_in_the_order_of_their_records() -> None:
+    """One in flight before what is queued behind it, and one that waits for another try before both."""
+    books = Books()
+    again, flying = books.sent(), books.sent()
+    books.answer(again, NotLeaderOrFollower())
+    queued = [books.batch(), books.batch()]
+    books.ledger.expire(CLUSTER, 10.0)
+    assert books.ledger.ended == [again, flying, *queued]
+
+
 def test_the_end_of_the_producer_ends_every_batch_wherever_it_is() -> None:
     """Queued, on the wire, or over with callbacks that have not run."""
     books = Books()

@@ -118,15 +118,13 @@ def test_p8_records_stay_where_they_belong_unless_the_user_says_otherwise() -> N
     assert ProducerConfig.of({"bootstrap_servers": "h:1"}).partition_failover == "off"
 
 
-def test_p8_keys_stay_unless_all_is_said() -> None:
-    """A key moves to another partition only with partition_failover = "all"."""
-    dead = cluster({0: 9, 1: 1})
-    key = next(b"%d" % n for n in range(99) if topics(dead)._keyed(topics(dead).get("t"), b"%d" % n, None) == 0)  # type: ignore[arg-type]
-    for failover, expected in (("off", 0), ("keyless", 0), ("all", 1)):
-        made = topics(dead, partition_failover=failover)
+def test_p8_a_record_whose_partition_is_dead_goes_to_one_that_lives() -> None:
+    """Where there is one; else it waits in its own."""
+    for seen, expected in ((cluster({0: 9, 1: 1}), 1), (cluster({0: 9, 1: 8}), 0), (cluster({0: 1, 1: 1}), 0)):
+        made = topics(seen, uniform=0.9, partition_failover="all")
         state = made.get("t")
         assert state is not None
-        assert made.choose(state, key, None, 0).topic_partition.partition == expected
+        assert made.living(state, state.queues[0]) is state.queues[expected]
 
 
 @pytest.mark.parametrize("answer", [3, -1, "0", None, True, 1.0])
