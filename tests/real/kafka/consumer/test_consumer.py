@@ -78,11 +78,16 @@ def test_c1_a_group_is_a_queue_and_several_groups_are_a_broadcast(
     until(members, lambda: all(len(member.assignment()) == 1 for member in members))
     for number in (0, 1):
         produce(cluster, topic, [b"%d" % i for i in range(50)], number)
-    seen: list[tuple[Consumer, int]] = []
-    until(members, lambda: len(seen) >= 100, lambda who, rows: seen.extend((who, row.partition) for row in rows))
-    assert len(seen) == 100
+    seen: list[tuple[Consumer, tuple[int, int]]] = []
+    until(
+        members,
+        lambda: len(seen) >= 100,
+        lambda who, rows: seen.extend((who, (row.partition, row.offset)) for row in rows),
+    )
+    written = [(number, offset) for number in (0, 1) for offset in range(50)]
+    assert sorted(place for _, place in seen) == written
     assert {who for who, _ in seen} == set(members)
-    assert len(take(other, 100)) == 100
+    assert sorted((row.partition, row.offset) for row in take(other, 100)) == written
 
 
 def test_c1_a_pattern_finds_topics_that_come_later(

@@ -11,6 +11,8 @@ import pytest
 
 from streamlet.kafka import Consumer
 from streamlet.kafka.broker_errors import TopicAuthorizationFailed
+from streamlet.kafka.consumer.fetcher import CompletedFetch
+from streamlet.kafka.consumer.records import Chunk
 from streamlet.kafka.errors import CorruptRecord
 from streamlet.kafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from streamlet.kafka.protocol.messages.metadata import (
@@ -21,6 +23,25 @@ from streamlet.kafka.protocol.schema import ApiKey
 from tests.scripted.fake_broker import SILENCE, FakeBroker
 from tests.scripted.fake_cluster import FakeCluster, batch
 from tests.scripted.kafka.consumer.scripted import ONE, PATIENCE_S, ZERO, fetched, poll_until
+
+
+def test_c3_the_next_fetch_is_sent_before_an_answer_is_unpacked(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the broker works on it while this process unpacks."""
+    broker.cluster.fill("t", 10)
+    consumer = consumer_of()
+    sent: list[int] = []
+    take = CompletedFetch.take
+
+    def noted(done: CompletedFetch, limit: int) -> list[Chunk]:
+        sent.append(consumer._fetcher.requests_sent)
+        return take(done, limit)
+
+    monkeypatch.setattr(CompletedFetch, "take", noted)
+    consumer.assign([ZERO])
+    assert poll_until(consumer, lambda: consumer.position(ZERO) == 10) == list(range(10))
+    assert sent[0] == 2, "the one that brought the records, and the next"
 
 
 def test_c4_one_fetch_a_broker_at_a_time_and_none_for_what_waits(

@@ -329,6 +329,23 @@ class Lost(ConsumerRebalanceListener):
         self.lost.append(lost)
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_c3_a_poll_that_hears_of_a_loss_commits_nothing_that_was_due(lost: bool) -> None:
+    """The partitions are others' by then: what the group says is heard before the commit's time is looked at."""
+    clock = ManualClock()
+    rig = Rig(enable_auto_commit=True, clock=clock)
+    rig.consumer.subscribe(["t"])
+    rig.coordinator.poll()
+    rig.thread.news = [rig.joined(ZERO)]
+    rig.coordinator.poll()
+    rig.consumer.seek(ZERO, 5)
+    clock.advance(rig.consumer.config.auto_commit_interval_ms / 1000)
+    rig.thread.news = [MembershipLost("a test")] if lost else []
+    rig.coordinator.poll()
+    assert len(rig.committed) == (0 if lost else 1)
+    rig.consumer.close(0)
+
+
 @pytest.mark.parametrize("error", [UnknownMemberId, IllegalGeneration])
 def test_c6_a_refused_commit_ends_the_membership_before_more_is_handed_out(rig: Rig, error: type[BrokerError]) -> None:
     """The others have the partitions already; a heartbeat would say so only seconds later."""

@@ -1,17 +1,26 @@
-"""Looks at a topic through ZooKeeper's nodes as Kafka 2.1 to 3.9 write them."""
+"""Looks at a topic: through ZooKeeper's nodes as Kafka 2.1 to 3.9 write them, and through Kafka's metadata."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.protocol.messages.metadata import (
+    MetadataBroker,
+    MetadataPartition,
+    MetadataResponse,
+    MetadataTopic,
+)
 from streamlet.spouts.kafka.activity import Activity, Background
 from streamlet.spouts.kafka.chosen_topics import ChosenTopics
 from streamlet.spouts.kafka.errors import NoBrokers, NoSuchTopic, NoUsableListener, UnreadableNode
 from streamlet.spouts.kafka.hosts import (
+    KafkaBrokerReader,
     StaticBrokerReader,
     StaticHosts,
     ZkBrokerReader,
@@ -69,6 +78,35 @@ def test_t09_a_partition_whose_broker_is_gone_is_listed_without_a_leader(backgro
     one = {**PLAIN, "endpoints": ["PLAINTEXT://a:9092"]}
     info = look(nodes({1: one}, {0: 1, 1: 2, 2: -1, 3: None}), background)  # type: ignore[dict-item]
     assert info.leaders == {0: Broker("a", 9092), 1: None, 2: None, 3: None}
+
+
+def test_k1_a_partition_without_a_leader_is_listed_without_one_from_kafkas_metadata_too() -> None:
+    """Left out, it would be taken for one that is gone, and its reading would end."""
+    rows = tuple(
+        MetadataPartition(
+            error_code=0 if leader >= 0 else 5,
+            partition_index=number,
+            leader_id=leader,
+            leader_epoch=3,
+            replica_nodes=(7,),
+            isr_nodes=(7,),
+            offline_replicas=(),
+        )
+        for number, leader in enumerate((7, -1))
+    )
+    answer: RequestFuture[MetadataResponse] = RequestFuture()
+    answer.complete(
+        MetadataResponse(
+            brokers=(MetadataBroker(node_id=7, host="a", port=9092),),
+            topics=(MetadataTopic(error_code=0, name="t", partitions=rows),),
+        )
+    )
+    client: Any = SimpleNamespace(send=lambda _request: answer)
+    activity = Activity(KafkaBrokerReader("t", client).get_current_brokers())
+    assert activity.poll()
+    found = activity.take()
+    assert isinstance(found, GlobalPartitionInformation)
+    assert found.leaders == {0: Broker("a", 9092), 1: None} and found.leader_epochs == {0: 3, 1: 3}
 
 
 def test_no_topic_and_no_brokers_are_said(background: Background) -> None:
