@@ -59,7 +59,7 @@ def read(*spouts: Harness) -> tuple[Callable[[], bool], list[Any]]:
 
 
 @pytest.mark.real
-def test_two_topics_with_a_scheme_each_are_read_by_two_tasks_and_stored_by_topic(
+def test_k9_2_two_topics_with_a_scheme_each_are_read_by_two_tasks_and_stored_by_topic(
     kafka4: DevCluster, witness4: Witness, harness: Make
 ) -> None:
     topics = Topics(kafka4)

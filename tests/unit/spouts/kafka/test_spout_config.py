@@ -181,8 +181,8 @@ def test_a_scheme_may_be_given_as_a_class() -> None:
     assert isinstance(config(scheme=RawScheme).scheme, RawScheme)
 
 
-def test_k9_2_a_spout_reads_one_topic() -> None:
-    """A topology may have several spouts; several topics in one would need several of everything."""
+def test_k9_2_topic_takes_one_name_and_no_list() -> None:
+    """Several have a setting of their own, ``topics``."""
     with pytest.raises(SettingError, match="name of the Kafka topic"):
         config(topic=["a", "b"])
 
