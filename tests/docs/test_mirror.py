@@ -22,7 +22,6 @@ DECLARATIONS = {
     "kafka/consumer/metrics",
     "kafka/consumer/records",
     "kafka/producer/errors",
-    "kafka/producer/metrics",
     "model/grouping",
     "model/spec",
     "model/stream",

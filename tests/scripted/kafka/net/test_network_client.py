@@ -9,11 +9,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
 from streamlet.base.errors import StreamletError
 from streamlet.kafka import Broker, ClientConfig, KafkaClient, RequestFuture
+from streamlet.kafka.broker_errors import TopicAuthorizationFailed
 from streamlet.kafka.errors import (
     BootstrapFailed,
     ClientClosed,
@@ -27,7 +29,7 @@ from streamlet.kafka.errors import (
 )
 from streamlet.kafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
-from streamlet.kafka.protocol.messages.metadata import MetadataResponse
+from streamlet.kafka.protocol.messages.metadata import MetadataResponse, MetadataTopic
 from streamlet.kafka.protocol.messages.produce import ProduceRequest
 from streamlet.kafka.protocol.schema import ApiKey, Request
 from tests.patience import PATIENCE_S
@@ -132,6 +134,20 @@ def test_m4_a_lost_connection_asks_for_metadata(broker: FakeBroker, make_client:
     broker.drop_connections()
     until(client, lambda: client.metadata.update_version > version)
     assert broker.connections == 2
+
+
+def test_m4_a_connection_that_we_close_asks_for_nothing(
+    broker: FakeBroker, make_client: Callable[..., KafkaClient]
+) -> None:
+    """It says nothing of the cluster."""
+    client = make_client(broker, metadata_max_age_ms=600_000)
+    client.bootstrap(PATIENCE_S)
+    asked = len(broker.seen(ApiKey.METADATA))
+    client.disconnect(broker.broker)
+    until(client, lambda: not client.connected_brokers())
+    client.poll(0.05)
+    assert not client.metadata.update_requested
+    assert len(broker.seen(ApiKey.METADATA)) == asked and broker.connections == 1
 
 
 def test_m4_a_dial_that_fails_asks_for_metadata(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
@@ -552,6 +568,18 @@ def test_m2_wait_on_metadata_names_what_is_missing(broker: FakeBroker, make_clie
         client.wait_on_metadata("missing", 0.3)
     with pytest.raises(ValueError, match="negative"):
         client.wait_on_metadata("lines", -1)
+
+
+def test_m2_a_topic_that_may_not_be_read_ends_the_wait_at_once(
+    broker: FakeBroker, make_client: Callable[..., KafkaClient]
+) -> None:
+    """By an error of its own, however long the wait may be."""
+    client = make_client(broker)
+    client.bootstrap(PATIENCE_S)
+    hidden = MetadataTopic(error_code=29, name="secret")
+    broker.on(ApiKey.METADATA, lambda request: replace(broker.metadata(request), topics=(hidden,)))
+    with pytest.raises(TopicAuthorizationFailed, match="'secret'"):
+        client.wait_on_metadata("secret", 600.0)
 
 
 def test_asking_for_an_unknown_topic_is_no_storm(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streamlet.kafka.producer import Producer
+from streamlet.kafka.producer.partitioners import murmur2_partition
 from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_cluster import FakeCluster
@@ -27,17 +28,23 @@ def test_p3_records_go_to_brokers_outside_of_the_list_and_these_are_asked_for_me
             assert second.seen(ApiKey.METADATA) or third.seen(ApiKey.METADATA)
 
 
-def test_p6_brokers_count_one_connection_each_and_one_request_for_all_their_partitions() -> None:
-    """Eight partitions on two brokers, in two rounds: one connection and two requests for each broker."""
+def test_p6_p10_brokers_count_one_connection_each_and_one_request_for_all_their_partitions() -> None:
+    """Eight partitions on two brokers, one by one and as a list: one connection and two requests for each broker."""
+    keys = [next(b"%d" % n for n in range(999) if murmur2_partition(b"%d" % n, 8) == at) for at in range(7, -1, -1)]
     with FakeCluster({"t": 8}, brokers=2) as cluster:
         cluster.leaders = {("t", number): 1 + number % 2 for number in range(8)}
         servers = cluster.broker.address
         with Producer(bootstrap_servers=servers, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
             for sent in (1, 2):
-                futures = [producer.send("t", b"x", partition=number) for number in range(8)]
+                if sent == 1:
+                    futures = [producer.send("t", b"x", partition=number) for number in range(7, -1, -1)]
+                else:
+                    futures = producer.send_many("t", [b"many %s" % key for key in keys], keys=keys)
                 producer.flush(PATIENCE_S)
-                assert all(future.get(0).offset == sent - 1 for future in futures)
+                places = [(future.get(0).partition, future.get(0).offset) for future in futures]
+                assert places == [(number, sent - 1) for number in range(7, -1, -1)]
                 assert [len(broker.seen(ApiKey.PRODUCE)) for broker in cluster.brokers] == [sent, sent]
+            assert all(cluster.values["t", 7 - at] == [b"x", b"many %s" % key] for at, key in enumerate(keys))
             partitions = [
                 sorted(part.index for topic in row.request.topic_data for part in topic.partition_data)
                 for broker in cluster.brokers

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 from streamlet.base.backoff import Backoff
 from streamlet.kafka import Consumer
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
 from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool, RecordAccumulator, Topics
 from streamlet.kafka.producer.producer_batch import ProducerBatch, Sequences
 from streamlet.kafka.producer.producer_config import ProducerConfig
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.scripted.kafka.producer.scripted import scripted, until
 
 BUSY, IDLE = TopicPartition("busy", 0), TopicPartition("idle", 0)
@@ -110,6 +113,17 @@ def test_m5_a_producers_topics_expire_after_its_setting_and_a_consumers_never() 
         assert producer._sender.client.metadata._topic_idle_s == 7.0
         with Consumer(bootstrap_servers=broker.address) as consumer:
             assert consumer._client.metadata._topic_idle_s is None
+
+
+def test_m5_each_send_renews_its_topic() -> None:
+    """So that what is in use does not expire; a topic that is known is not asked for again."""
+    with scripted({"t": 1}, metadata_max_age_ms=600_000) as (broker, _log, producer):
+        producer.send("t", b"x").get(10)
+        metadata = producer._sender.client.metadata
+        used_s, asked = metadata._topics["t"], len(broker.seen(ApiKey.METADATA))
+        until(lambda: time.monotonic() > used_s)
+        producer.send("t", b"y").get(10)
+        assert metadata._topics["t"] > used_s and len(broker.seen(ApiKey.METADATA)) == asked
 
 
 def test_only_partitions_with_a_gap_are_looked_at_each_turn() -> None:

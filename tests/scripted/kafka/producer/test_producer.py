@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -61,7 +62,10 @@ def test_p4_m4_what_failed_is_sent_again_in_order_and_nothing_else(error: int, d
         assert len(second) == 1
         assert [row[2] for row in log.batches] == [0, 0]
         if doubts_the_leader:
-            until(lambda: len(broker.seen(ApiKey.METADATA)) > asked)
+            assert len(broker.seen(ApiKey.METADATA)) > asked
+            keys = [row.api_key for row in broker.requests]
+            first = keys.index(ApiKey.PRODUCE)
+            assert ApiKey.METADATA in keys[first : keys.index(ApiKey.PRODUCE, first + 1)]
         else:
             assert len(broker.seen(ApiKey.METADATA)) == asked
 
@@ -272,11 +276,21 @@ def test_p5_a_full_buffer_blocks_up_to_max_block_ms_then_says_so() -> None:
         _broker.on(ApiKey.PRODUCE, slow)
         with pytest.raises(BufferExhausted, match=r"buffer_memory \(20000 bytes\).*1\.5 s have passed"):
             for _ in range(100):
+                began = time.monotonic()
                 producer.send("t", b"x" * 1000)
+        assert time.monotonic() - began >= 1.4
         with pytest.raises(BufferExhausted) as caught:
             producer.send_many("t", [b"x" * 1000] * 100)
         assert isinstance(caught.value.taken, list)  # type: ignore[attr-defined]
+        producer._appender._max_block_s = PATIENCE_S
+        went_on: list[Any] = []
+        blocked = threading.Thread(target=lambda: went_on.append(producer.send("t", b"waited" * 200)), daemon=True)
+        blocked.start()
+        until(lambda: producer._sender.accumulator.pool.exhausted)
+        assert not went_on
         gate.set()
+        blocked.join(PATIENCE_S)
+        assert went_on[0].get(PATIENCE_S).offset > 0
         producer.flush(10)
         producer.send("t", b"x").get(10)
         assert producer.metrics()["buffer_bytes_in_use"] == 0
@@ -293,13 +307,14 @@ def test_p11_a_failed_refresh_of_metadata_hurts_no_send() -> None:
 
 def test_m2_a_topic_that_is_not_there_or_not_allowed() -> None:
     """After max_block_ms, naming the topic; what an administrator must grant is said at once."""
-    with scripted(max_block_ms=1500) as (broker, _log, producer):
+    with scripted(max_block_ms=1500) as (_broker, _log, producer):
         with pytest.raises((ClientTimeout, UnknownTopicOrPartition), match="'nowhere'"):
             producer.send("nowhere", b"x")
         with pytest.raises(PartitionOutOfRange, match="Partition 5"):
             producer.send("t", b"x", partition=5)
         with pytest.raises(ValueError, match="partition = -1"):
             producer.send("t", b"x", partition=-1)
+    with scripted(max_block_ms=600_000) as (broker, _log, producer):
         own = broker.metadata
 
         def refuse(request: Any) -> MetadataResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Address, Broker
 from streamlet.kafka.metadata.metadata import Metadata
 from streamlet.kafka.net import network_client
-from streamlet.kafka.net.connection_states import ConnectionState
+from streamlet.kafka.net.connection_states import ConnectionState, ConnectionStates
 from streamlet.kafka.net.network_client import NetworkClient
 from streamlet.kafka.net.selector import PollEvents
 from streamlet.kafka.protocol.messages import REQUESTS
@@ -80,14 +81,14 @@ class AllAtOnce:
 class Rig:
     """A network client over such a selector."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *others: str) -> None:
         monkeypatch.setattr(network_client, "Selector", AllAtOnce)
         clock = ManualClock()
         self.asked = Broker(UNKNOWN_NODE, "bootstrap", 1)
         self.client = NetworkClient(
             ClientConfig.of({"bootstrap_servers": "bootstrap:1"}),
             Metadata(),
-            (self.asked,),
+            (self.asked, *(Broker(UNKNOWN_NODE, name, 1) for name in others)),
             dial=lambda _target, _address: None,  # type: ignore[arg-type,return-value]
             resolve=lambda address: [(2, (address.host, address.port))],
             clock=clock,
@@ -106,6 +107,22 @@ class Rig:
         self.client.states.connected(broker.address)
         self.client.states.versions_known(broker.address, VERSIONS)
         return broker
+
+    def note_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Write down each stage of a poll among what is sent."""
+
+        def noted(name: str, stage: Callable[..., None]) -> Callable[..., None]:
+            def run(owner: object, *args: Any) -> None:
+                about = f" {args[0].host}" if isinstance(args[0], Address) else ""
+                self.selector.steps.append(name + about)
+                stage(owner, *args)
+
+            return run
+
+        stages = ("_completed_sends", "_completed_receives", "_connection_lost", "_set_up", "_expire", "resolve")
+        for kind, names in ((NetworkClient, stages), (ConnectionStates, ("connected",))):
+            for name in names:
+                monkeypatch.setattr(kind, name, noted(name.removeprefix("_"), getattr(kind, name)))
 
     def answer(self, broker: Broker, place: int = -1) -> None:
         """Let the next poll have the answer to a request."""
@@ -151,6 +168,7 @@ def test_m7_a_poll_asks_for_metadata_then_takes_sends_answers_losses_new_connect
     client.states.get(answering.address).versions = {}
     send("refused before the poll", QUESTION, answering)
     selector.steps.clear()
+    rig.note_steps(monkeypatch)
     selector.lasts_s = 2.0
     selector.events.connected.append(fresh.address)
     selector.events.disconnected[leaving.address] = Disconnected("gone")
@@ -172,7 +190,39 @@ def test_m7_a_poll_asks_for_metadata_then_takes_sends_answers_losses_new_connect
     assert counts == [0, 0, 0, 0, 1], "of the new connection: its first request is on its way"
     gone = ConnectionState.DISCONNECTED
     assert states == [gone, gone, ConnectionState.CHECKING_API_VERSIONS]
-    assert steps == ["METADATA to bootstrap", "the selector's poll", "API_VERSIONS to fresh"]
+    assert steps == [
+        "METADATA to bootstrap",
+        "the selector's poll",
+        "completed_sends",
+        "completed_receives",
+        "connection_lost leaving",
+        "connected fresh",
+        "set_up",
+        "API_VERSIONS to fresh",
+        "expire",
+        "connection_lost silent",
+        "resolve",
+    ]
+
+
+def test_m3_with_every_node_in_back_off_a_poll_waits_for_the_shortest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metadata is due all the while; it is asked for when the first node may be dialled again."""
+    rig = Rig(monkeypatch, "second", "third")
+    client, clock = rig.client, rig.selector.clock
+    brokers = client.updater.reachable()
+    for broker, tries in zip(brokers, (3, 1, 2), strict=True):
+        for _ in range(tries):
+            client.states.dial(broker.address, clock.monotonic(), lambda address: [(2, (address.host, 1))])
+            client.states.lost(broker.address, clock.monotonic(), Disconnected("gone"))
+    waits = [client.wait_s(broker, clock.monotonic()) for broker in brokers]
+    assert 0 < waits[1] < waits[2] < waits[0]
+    assert client.updater.is_due(clock.monotonic()) and client.next_wake_s(clock.monotonic()) == waits[1]
+    client.poll(0.0)
+    assert not rig.selector.open_ones
+    clock.advance(waits[1])
+    assert client.next_wake_s(clock.monotonic()) == 0.0
+    client.poll(0.0)
+    assert rig.selector.open_ones == [brokers[1].address]
 
 
 def test_c8_a_listener_may_send_disconnect_and_wait_for_another_thread_for_none_finds_a_lock_held(

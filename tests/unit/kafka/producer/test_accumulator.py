@@ -125,12 +125,14 @@ def test_e1_only_the_head_of_a_queue_is_looked_at() -> None:
 
 
 def test_e2_batches_in_flight_expire_by_the_same_clock() -> None:
-    """They leave, so that their late answer finds them gone; one that is over already is a mistake of ours."""
+    """They stay until their answer, GIVEN_UP; one there that is over and not on the wire is a mistake of ours."""
     batch = ProducerBatch(TopicPartition("t", 0), 0, 1.0)
     ledger = flying(batch)
     assert ledger.expire(cluster(), 1.0) == 10.0 and ledger.expire(cluster(), 10.9) > 0 and ledger.ended == []
     assert ledger.expire(cluster(), 11.0) == float("inf") and ledger.ended == [batch]
-    assert batch.is_over and batch.on_wire and isinstance(batch.error, OutcomeUnknown)
+    assert batch.state is BatchState.GIVEN_UP and isinstance(batch.error, OutcomeUnknown)
+    assert list(ledger.on_wire) == [batch] and ledger.expire(cluster(), 12.0) == float("inf")
+    assert ledger.ended == [batch], "once"
     other = ProducerBatch(TopicPartition("t", 0), 0, 1.0)
     ledger = flying(other)
     other.answered()

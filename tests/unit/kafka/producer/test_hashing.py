@@ -65,6 +65,7 @@ def test_p2_hash_codes_are_those_of_java() -> None:
     assert java_hash(42) == 42 and java_hash(-1) == -1
     assert java_hash(1 << 32) == 1
     assert java_hash_partition("polygenelubricants", 5) == 0
+    assert java_hash_partition(-1, 5) == 2, "the sign bit is cleared, as Utils.abs does: 2**31 - 1 is left"
     with pytest.raises(TypeError, match="float"):
         java_hash(1.5)
 

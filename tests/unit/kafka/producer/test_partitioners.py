@@ -175,13 +175,14 @@ def test_p9_a_partition_key_decides_in_place_of_the_key() -> None:
 
 
 def test_p2_keys_of_the_java_hash_are_those_of_its_user() -> None:
-    """A str counts as Java's String, whatever the serializer makes of it."""
-    made = topics(cluster(dict.fromkeys(range(8), 1)), partitioner="java_hash")
-    state = made.get("t")
-    assert state is not None
-    assert made.choose(state, b"hello", "hello", 0) is state.queues[99162322 % 8]
-    with pytest.raises(PartitionerFailed, match=r"java_hash.*float"):
-        made.choose(state, b"x", 1.5, 0)
+    """A str counts as Java's String, whatever the serializer makes of it; the interval partitioner is 0.8's, too."""
+    for partitioner in ("java_hash", "interval_sticky"):
+        made = topics(cluster(dict.fromkeys(range(7), 1)), partitioner=partitioner)
+        state = made.get("t")
+        assert state is not None and made.wants_raw_keys
+        assert made.choose(state, b"hello", "hello", 0) is state.queues[99162322 % 7]
+        with pytest.raises(PartitionerFailed, match=r"java_hash.*float"):
+            made.choose(state, b"x", 1.5, 0)
 
 
 def test_a_topic_that_is_missed_for_a_while_still_takes_keyless_records() -> None:
