@@ -221,7 +221,7 @@ class EpochMembership:
 
         ``share``: the object of the news that it answers. ``owned`` lacks topics without a name yet, or unsubscribed.
         """
-        if self.state not in _WITH_EPOCH:
+        if self.state not in _WITH_EPOCH or not any(one is share for one in self._shares):
             return  # that share is lost since
         while self._shares[0] is not share:
             del self._shares[0]

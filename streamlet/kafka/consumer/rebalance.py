@@ -518,8 +518,8 @@ class Rebalancer:
             self._take_over(share.partitions, added, revoked)
         finally:
             # Rule: only now, when nothing of it is read any more. The coordinator gives it to the next owner.
-            reconciliation.take(share)
-            thread.wish(partial(member.reconciled, share.by_id, share.given))
+            if reconciliation.take(share):
+                thread.wish(partial(member.reconciled, share.by_id, share.given))
 
     # -- leaving
 

@@ -49,10 +49,15 @@ class Reconciliation:
         self._seen = ()
         self.unanswered = True
 
-    def take(self, share: NamedShare) -> None:
-        """Note that this share is read from now on."""
+    def take(self, share: NamedShare) -> bool:
+        """Note that this share is read from now on; False: its membership has ended."""
+        # Rule: looked at after the listener, which may have unsubscribed. What ended meanwhile is not read: taken all
+        # the same, the share of the next membership would look like it, and nobody would read it.
+        if share.given is not self._given:
+            return False
         self._taken = share.by_id
         self.unanswered = False
+        return True
 
     def forget(self) -> None:
         """Forget the share of a membership that has ended."""

@@ -221,6 +221,31 @@ def test_c6_topics_that_change_before_a_loss_is_heard_wait_for_the_listener_with
     assert joins == [1]
 
 
+def test_c6_a_listener_that_unsubscribes_reads_again_after_the_next_subscription(
+    group: Group, member_of: Callable[..., Consumer]
+) -> None:
+    """The share of the next membership is the same as that of the one that ended in the listener."""
+    one = member_of()
+    group.cluster.fill("t", 5, 5)
+    left: list[int] = []
+
+    class Leaves(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+            if not left:
+                left.append(len(assigned))
+                one.unsubscribe()
+
+    one.subscribe("t", listener=Leaves())
+    until(lambda: left == [2], one)
+    one.subscribe("t")
+    seen: list[int] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(seen) < 10:
+        assert time.monotonic() < deadline, "its partitions belong to it, and it does not read them"
+        seen += [record.offset for records in one.poll(50).values() for record in records]
+    assert len(one.assignment()) == 2
+
+
 @pytest.mark.parametrize(("instance", "epoch"), [(None, LEAVING_EPOCH), ("i", AWAY_EPOCH)])
 def test_c5_a_close_leaves_and_a_static_member_for_a_time_only(
     group: Group, member_of: Callable[..., Consumer], instance: str | None, epoch: int
