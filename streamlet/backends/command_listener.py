@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from streamlet.backends.folders import recreate_if_swept
 from streamlet.backends.run_commands import BadCommand, Command, RunAnswer, decode, encode_answer
 from streamlet.runtime.links.dialing import Secured
 from streamlet.runtime.links.handshake import CONTROL, Hello, Refused
@@ -32,6 +33,9 @@ COMMAND_S = 5.0
 
 ANSWER_S = 10.0
 """Seconds that the run may take for an answer."""
+
+LAST_WORDS_S = 0.5
+"""Seconds for the answers to those who ask at the end of the run."""
 
 OVER = RunAnswer("The run is over.")
 
@@ -50,6 +54,8 @@ class CommandListener:
         self._card_path = folder / CARD
         self._commands: queue.SimpleQueue[tuple[Command, Future[RunAnswer]]] = queue.SimpleQueue()
         self._over = False
+        self._conversing: set[Secured] = set()
+        """Who has proved the secret and is not answered yet. Changed by their threads: each step is one of a set's."""
         secret, name = secrets.token_bytes(32), new_socket_name(run_id, 0, 0)
         self._server = LinkServer(("unix", name, 0), secret, self._check_hello, self._converse, MAX_CONTROL_FRAME)
         self._card = {**about, "run": run_id.hex(), "socket": name[1:], "secret": secret.hex()}
@@ -62,16 +68,21 @@ class CommandListener:
         self.serve = self._server.serve
 
     def _write_card(self) -> None:
-        # Written beside and renamed: who lists the runs reads it whole or not at all.
+        # Written beside and renamed: who lists the runs reads it whole or not at all. Never into a file that is there:
+        # in a folder that was swept, another user may have put one.
         aside = self._card_path.with_suffix(".new")
-        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        aside.unlink(missing_ok=True)
+        made = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(made, "w", encoding="utf-8") as file:
             json.dump(self._card, file)
         aside.rename(self._card_path)
 
     def keep_card(self) -> None:
-        """Write the card again where somebody has swept it away."""
-        if not self._card_path.exists():
-            with contextlib.suppress(OSError):  # no folder, no room: the run goes on, and is not listed
+        """Write the card again where it, or its folder, was swept."""
+        # No room, or a folder that is somebody else's by now: the run goes on, and is not listed.
+        with contextlib.suppress(OSError):
+            recreate_if_swept(self._card_path.parent)
+            if not self._card_path.exists():
                 self._write_card()
 
     def waiting(self) -> Iterator[tuple[Command, Future[RunAnswer]]]:
@@ -83,8 +94,13 @@ class CommandListener:
     def close(self) -> None:
         """Refuse what waits, and listen no more."""
         self._over = True
-        for _, answer in self.waiting():
+        asked = [answer for _, answer in self.waiting()]
+        for answer in asked:
             answer.set_result(OVER)
+        # Closing ends their conversations: who asked is told first.
+        deadline = time.monotonic() + LAST_WORDS_S
+        while self._conversing and time.monotonic() < deadline:
+            time.sleep(0.01)
         self._server.close()
 
     # -- the threads of commands -----------------------------------------------------------------------------------
@@ -94,12 +110,16 @@ class CommandListener:
             raise Refused("it wants another run")
 
     def _converse(self, secured: Secured) -> None:
-        with secured.sock, contextlib.suppress(OSError, BadFrame):  # who asked has gone, or is none of ours
-            try:
-                answer = self._answer(decode(receive(secured, COMMAND_S)))
-            except BadCommand as error:
-                answer = RunAnswer(str(error))
-            send(secured, encode_answer(answer))
+        self._conversing.add(secured)
+        try:
+            with secured.sock, contextlib.suppress(OSError, BadFrame):  # who asked has gone, or is none of ours
+                try:
+                    answer = self._answer(decode(receive(secured, COMMAND_S)))
+                except BadCommand as error:
+                    answer = RunAnswer(str(error))
+                send(secured, encode_answer(answer))
+        finally:
+            self._conversing.discard(secured)
 
     def _answer(self, command: Command) -> RunAnswer:
         answer: Future[RunAnswer] = Future()

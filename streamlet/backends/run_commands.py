@@ -89,24 +89,35 @@ def paused_after(
     command: PauseParts | ResumeParts,
     paused: Sequence[PausedPart],
     spouts: Sequence[str],
-    read: Collection[tuple[Any, Any]],
+    read: Collection[tuple[Any, Any, Any]],
 ) -> list[PausedPart]:
     """Return all that is paused after a command. Raises BadCommand.
 
-    ``spouts``: the run's; a part that names none means all of them. ``read``: topic and partition of each that is read.
+    ``spouts``: the run's; a part that names none means all of them. ``read``: spout, topic and partition of each that
+    is read.
     """
     wanted = command.part
     if wanted.spout not in ("", *spouts):
         raise BadCommand(f"It has no spout {wanted.spout!r}. Its spouts are: {', '.join(spouts)}.")
     if wanted.topic and not wanted.spout and len(spouts) > 1:
         raise BadCommand(f"It has {len(spouts)} spouts: name the one that is meant, {' or '.join(spouts)}.")
-    if wanted.topic and not any(wanted.holds(topic, number) for topic, number in read):
-        what = wanted.topic if wanted.partition < 0 else f"partition {wanted.partition} of {wanted.topic}"
-        raise BadCommand(f"It does not read {what}. `streamlet runs show` lists what it reads.")
     after = list(paused)
     for part in [wanted._replace(spout=spout) for spout in ([wanted.spout] if wanted.spout else spouts)]:
-        larger = around(after, part)
-        if isinstance(command, ResumeParts) and larger is not None:
+        if isinstance(command, PauseParts):
+            _refuse_unread(part, read)
+            after = paused_with(after, part)
+            continue
+        larger, before = around(after, part), after
+        if larger is not None:
             raise BadCommand(f"{part} lies in {larger}, which is paused: resume that.")
-        after = paused_with(after, part) if isinstance(command, PauseParts) else resumed(after, part)
+        after = resumed(after, part)
+        if wanted.spout and after == before:
+            raise BadCommand(f"{part} is not paused. Paused are: {', '.join(map(str, before)) or 'no parts'}.")
     return after
+
+
+def _refuse_unread(part: PausedPart, read: Collection[tuple[Any, Any, Any]]) -> None:
+    # Only for a pause: what is paused may be read no more, as after its topic was deleted, and can still be resumed.
+    if part.topic and not any(spout == part.spout and part.holds(topic, number) for spout, topic, number in read):
+        what = part.topic if part.partition < 0 else f"partition {part.partition} of {part.topic}"
+        raise BadCommand(f"{part.spout} does not read {what}. `streamlet runs show` lists what is read.")

@@ -594,6 +594,7 @@ class RunCoordinator:
         if self.supervisor.ending is not None:
             return  # nobody takes its place: its last numbers stand, and what was open with it is not done
         beat = self.beats.pop(worker, None)
+        self.places.pop(worker, None)  # its replacement may be elsewhere
         self.partitions.gone(worker)
         # The spouts of a replacement start over: what the old ones had still to send again is counted no more.
         for task_id, snapshot in beat.tasks.items() if beat else ():
@@ -663,7 +664,7 @@ class RunCoordinator:
         if self.supervisor.ending is not None:
             return run_commands.RunAnswer("The run is ending: nothing new begins.")
         spouts = [component.name for component in self.plan.topology.components if component.kind == SPOUT]
-        read = {(row.get("topic"), row.get("partition")) for row in self.partitions.all()}
+        read = {(row.get("component"), row.get("topic"), row.get("partition")) for row in self.partitions.all()}
         try:
             paused = run_commands.paused_after(command, self.paused, spouts, read)
         except run_commands.BadCommand as error:

@@ -241,10 +241,9 @@ def _watched(
 
 def _exit_status(reason: str, interrupts: Interrupts, until_caught_up: bool) -> int:
     """Return the exit status of a run that did not fail; ``until_caught_up``: the option was given."""
-    if reason == "interrupted":
-        return interrupts.exit_status or 0
     # Rule: --until-caught-up ends with 0 only when it has caught up. A cron job looks at the status alone.
-    return 1 if reason == "time" and until_caught_up else 0
+    early = 1 if until_caught_up and reason in ("time", "interrupted") else 0
+    return (interrupts.exit_status if reason == "interrupted" else None) or early
 
 
 def _close(view: View, shown: ViewThread, exit_status: int, said: str) -> None:

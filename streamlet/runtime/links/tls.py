@@ -146,20 +146,13 @@ class TlsSocket:
         plain, self._plain = self._plain, b""
         if self._in.pending:  # it came together with the end of the handshake
             plain += self._decrypted(b"")
-        while not plain or count - len(plain) > RECORD_BYTES:
-            room = count - len(plain)
-            most = room - RECORD_BYTES if room > RECORD_BYTES else room
-            try:
-                data = self._sock.recv(most)
-            except (BlockingIOError, TimeoutError):
-                if plain:
-                    break
-                raise
+        # And one read where it gives anything: filled to the last byte by ever smaller reads, a backlog would hold the
+        # caller up, and an error of a later read would take along what the first had brought.
+        while not plain:
+            data = self._sock.recv(count - RECORD_BYTES if count > RECORD_BYTES else count)
             if not data:
                 break  # an end without a word is as good: what counts is in frames, which are whole or not there
-            plain += self._decrypted(data)
-            if plain and len(data) < most:
-                break
+            plain = self._decrypted(data)
         self._plain = plain[count:]
         return plain[:count]
 

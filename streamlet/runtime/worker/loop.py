@@ -715,7 +715,9 @@ class WorkerLoop:
     def _sleep(self, now: float) -> float:
         self._watch_descriptors()
         due = max(0.0, self.timers.next_due() - now)
-        if self.other_threads.waiting:  # for room, which an ack or a bolt of this very turn may have made
+        # Calls that wait for room, which an ack or a bolt of this very turn may have made. Those of paused spouts wait
+        # for a command, which wakes the loop.
+        if self.other_threads.waiting > sum(len(spout.calls) for spout in self.spouts.values() if spout.paused):
             return min(POLL_S, due)
         # A spout without a descriptor cannot wake the loop, so it is asked each millisecond. One that may not emit
         # waits for the ack that makes room, and that wakes the loop.

@@ -657,7 +657,7 @@ class PartitionManager:
         self.ending = False
         """True once the topic was deleted: open records are finished, nothing is fetched or stored."""
         self.paused = False
-        """True while somebody asked for it: nothing is emitted or fetched; acks and commits go on."""
+        """True while somebody asked for it: nothing is emitted or fetched; acks and commits go on. See ``pause``."""
         self.poisoned: StreamletError | None = None
         """Set when a record was given up and the policy is to stop; raised by the spout's next upkeep."""
         self.damage: KafkaError | None = None
@@ -691,6 +691,14 @@ class PartitionManager:
         """When the turn began that emitted an offset first."""
         # Whether an ack has more to do than tell the ledger: false on the fast path of small records without failures.
         self._troubled = False
+
+    def pause(self, paused: bool) -> None:
+        """Begin or end a pause."""
+        # Rule: what is fetched and not emitted is dropped, and fetched again afterwards. Kept for hours, it would take
+        # the bytes that the task's other partitions are to be read with.
+        if paused and not self.paused:
+            self.buffer.refetch()
+        self.paused = paused
 
     # -- emitting -------------------------------------------------------------------------------------------
 

@@ -198,7 +198,7 @@ class KafkaSpout(Spout):
     def _pause_managers(self) -> None:
         for manager in self._managers:
             where = manager.partition
-            manager.paused = any(part.holds(where.topic, where.number) for part in self._paused_parts)
+            manager.pause(any(part.holds(where.topic, where.number) for part in self._paused_parts))
 
     def begin_close(self) -> None:
         """Commit finished records, within a bound; begin to leave."""

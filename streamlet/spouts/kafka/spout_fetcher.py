@@ -211,4 +211,5 @@ def _room(share: int, managers: Iterable[PartitionManager]) -> int:
         return room
     # Partitions that may emit nothing can fill the share for a long time. Then the others are asked for 1 byte, one
     # fetch at a time: Kafka sends the first batch whole, however small the limit.
-    return 0 if any(manager.buffer.size_bytes and manager.may_emit() for manager in managers) else 1
+    full = any(one.buffer.size_bytes and one.may_emit() and not one.paused for one in managers)
+    return 0 if full else 1

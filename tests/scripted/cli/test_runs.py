@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from streamlet.backends.command_listener import CARD
+from streamlet.backends.command_listener import CARD, CommandListener
 from streamlet.backends.living_runs import LivingRun, RunRefused, living_runs
 from streamlet.backends.run_commands import ShowRun
 from tests.command_line import Streamlet
@@ -139,12 +141,19 @@ def test_what_cannot_be_done_is_said_in_a_sentence(runs: Runs) -> None:
     runs.start()
     for arguments, said in (
         (("pause", runs.name, "--spout", "three"), "It has no spout 'three'. Its spouts are: one, two."),
-        (("pause", runs.name, "--spout", "one", "--topic", "t"), "It does not read t."),
+        (("pause", runs.name, "--spout", "one", "--topic", "t"), "one does not read t."),
         (("show", "nowhere"), "No living run is called 'nowhere'. There are: "),
     ):
         done = runs(*arguments)
         assert done.returncode in (1, 2) and said in done.stderr and done.stderr.count("\n") == 1
     assert "--partition needs --topic" in runs("pause", runs.name, "--partition", "3").stderr
+
+
+def test_a_run_that_was_to_catch_up_and_was_stopped_did_not_end_well(runs: Runs) -> None:
+    """What comes after it in a script goes by the status."""
+    process = runs.start("--until-caught-up")
+    assert runs("stop", runs.name).returncode == 0
+    assert process.wait(PATIENCE_S) == 1
 
 
 def test_two_runs_of_one_name_are_told_apart_by_their_ids(runs: Runs) -> None:
@@ -172,6 +181,54 @@ def test_a_run_answers_nobody_who_does_not_know_its_secret(runs: Runs) -> None:
     assert run._secret.hex() not in "".join(runs("--json").stdout)
     card.unlink()
     runs.until(card.exists)
+    shutil.rmtree(card.parent)
+    runs.until(card.exists)
+    assert runs.status()["state"] == "running" and card.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_card_is_never_written_into_what_somebody_else_has_put_there(tmp_path: Path) -> None:
+    """In the folder of a run that was swept, a link to a file of ours may wait."""
+    victim = tmp_path / "mine"
+    victim.write_text("precious")
+    folder = tmp_path / "run"
+    folder.mkdir(0o700)
+    listener = CommandListener(folder, b"r" * 16, {"topology": "T"}, lambda: None)
+    try:
+        (folder / CARD).unlink()
+        (folder / CARD).with_suffix(".new").symlink_to(victim)
+        listener.keep_card()
+        assert victim.read_text() == "precious" and (folder / CARD).stat().st_mode & 0o777 == 0o600
+        shutil.rmtree(folder)
+        folder.write_text("no folder any more")
+        listener.keep_card()
+    finally:
+        listener.close()
+
+
+def test_who_asks_while_a_run_ends_is_told_that_it_is_over(tmp_path: Path) -> None:
+    listener = CommandListener(tmp_path, b"r" * 16, {"topology": "T"}, lambda: None)
+    card = json.loads((tmp_path / CARD).read_text())
+    run = LivingRun("72" * 16, "T", "t.py", "processes", 1, 1, 0.0, card["socket"], bytes.fromhex(card["secret"]))
+    told: list[str] = []
+
+    def ask() -> None:
+        try:
+            run.ask(ShowRun())
+        except RunRefused as error:
+            told.append(str(error))
+
+    asking = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in asking:
+        thread.start()
+    deadline = time.monotonic() + PATIENCE_S
+    while listener._commands.qsize() < len(asking):
+        listener.serve()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    listener.close()
+    for thread in asking:
+        thread.join(PATIENCE_S)
+    assert told == ["Run 72727272 of T: The run is over."] * len(asking)
 
 
 def test_a_run_that_stands_still_is_said_to_do_so(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

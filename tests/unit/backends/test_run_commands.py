@@ -22,7 +22,7 @@ from streamlet.model.paused import PausedPart
 from streamlet.runtime.links.wire import pack, unpack
 
 THIRD = PausedPart("lines", "clicks", 3)
-READ = {("clicks", 3), ("clicks", 4)}
+READ = {("lines", "clicks", 3), ("lines", "clicks", 4), ("words", "others", 0)}
 
 
 @pytest.mark.parametrize("command", [ShowRun(), StopRun(), PauseParts(THIRD), ResumeParts(PausedPart(""))])
@@ -52,14 +52,23 @@ def test_a_part_without_a_spout_means_every_spout() -> None:
     assert paused_after(PauseParts(PausedPart("", "clicks", 3)), [], ["lines"], READ) == [THIRD]
 
 
+def test_what_is_paused_can_be_resumed_though_it_is_read_no_more() -> None:
+    """Its topic may have been deleted since."""
+    assert paused_after(ResumeParts(THIRD), [THIRD, PausedPart("words")], ["lines", "words"], ()) == [
+        PausedPart("words")
+    ]
+
+
 @pytest.mark.parametrize(
     ("command", "why"),
     [
         (PauseParts(PausedPart("line")), "no spout 'line'. Its spouts are: lines, words"),
         (PauseParts(PausedPart("", "clicks")), "2 spouts: name the one that is meant, lines or words"),
-        (PauseParts(PausedPart("lines", "click")), "does not read click. "),
+        (PauseParts(PausedPart("lines", "click")), "lines does not read click. "),
+        (PauseParts(PausedPart("lines", "others")), "lines does not read others. "),
         (PauseParts(PausedPart("lines", "clicks", 5)), "does not read partition 5 of clicks"),
         (ResumeParts(THIRD), "lines clicks/3 lies in lines, which is paused: resume that"),
+        (ResumeParts(PausedPart("words")), "words is not paused. Paused are: lines."),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_what_can(command: PauseParts | ResumeParts, why: str) -> None:

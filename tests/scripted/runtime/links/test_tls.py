@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
+from typing import Any
 
 import pytest
 
@@ -242,6 +243,40 @@ def test_bytes_arrive_whole_in_pieces_of_any_size_and_none_waits_decrypted(pair:
         two.recv(1 << 18)
     one.close()
     assert select.select([two], [], [], PATIENCE_S)[0] and two.recv(1 << 18) == b""
+
+
+class Counted:
+    """A socket that counts how often it is read."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock, self.reads = sock, 0
+
+    def recv(self, count: int) -> bytes:
+        self.reads += 1
+        return self.sock.recv(count)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.sock, name)
+
+
+def test_a_backlog_of_any_records_is_read_in_large_pieces(pair: tuple[TlsSocket, TlsSocket]) -> None:
+    """Filled to the last byte, an answer would cost hundreds of reads, and its caller's turn."""
+    one, two = pair
+    rng = random.Random(7)
+    one.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        while True:
+            one.send(rng.randbytes(rng.randrange(1, 40_000)))
+    two.setblocking(False)
+    counted: Any = Counted(two._sock)
+    two._sock = counted
+    most = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            before = counted.reads
+            two.recv(1 << 18)
+            most = max(most, counted.reads - before)
+    assert counted.reads > 2 and most <= 2, "two: the end of a record may be all that a read brings"
 
 
 def test_bytes_that_have_not_left_do_not_count_as_sent(pair: tuple[TlsSocket, TlsSocket]) -> None:

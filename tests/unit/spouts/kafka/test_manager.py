@@ -121,6 +121,20 @@ def test_k5_emit_states_say_what_is_left() -> None:
     assert out.sent == [(["a"], (7, 0)), (["b"], (7, 1))]
 
 
+def test_a_pause_keeps_what_is_open_and_drops_what_was_fetched_and_not_emitted() -> None:
+    """Kept for hours it would take the bytes of other partitions."""
+    one, out = manager(), Out()
+    one.add(*fetched(batch(0, [b"a", b"b", b"c"])), 3)
+    one.next(out)
+    one.pause(True)
+    assert (one.buffer.size_bytes, one.buffer.position, one.at_hand, one.ledger.open_count) == (0, 1, False, 1)
+    one.ack(0)
+    one.pause(False)
+    one.add(*fetched(batch(1, [b"b", b"c"])), 3)
+    drain(one, out)
+    assert [values for values, _ in out.sent] == [["a"], ["b"], ["c"]]
+
+
 def test_plain_records_are_emitted_in_one_call_while_there_is_room() -> None:
     one, out = manager(), Out()
     one.add(*fetched(batch(0, [b"a", b"b", b"c", b"d", b"e"])), 5)

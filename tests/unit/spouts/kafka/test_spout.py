@@ -49,6 +49,9 @@ class Manager:
     def at_hand(self) -> bool:
         return self.left > 0
 
+    def pause(self, paused: bool) -> None:
+        self.paused = paused
+
     def begin_turn(self, now_s: float, records: int, *, holds_back: bool = False) -> None: ...
 
     def next(self, collector: Any, most: int = 1) -> Any:

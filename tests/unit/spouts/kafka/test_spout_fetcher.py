@@ -195,14 +195,18 @@ def test_t14_what_is_buffered_and_what_is_in_flight_never_exceed_the_budget(step
         fetcher.collect(0.0)
 
 
-def test_partitions_that_may_emit_nothing_starve_no_other(client: Client, parts: Any) -> None:
-    """They may hold the whole share until somebody mends a bolt: the others still get a batch at a time."""
+@pytest.mark.parametrize("why", ["a bolt that is to be mended", "a pause"])
+def test_partitions_that_may_emit_nothing_starve_no_other(client: Client, parts: Any, why: str) -> None:
+    """They may hold the whole share for hours: the others still get a batch at a time."""
     fetcher, connections = parts
     held, free = manager(0), manager(1)
     for one in (held, free):
         connections.register(one.partition, A)
     held.buffer.size_bytes = 1200
-    held._limits = EmitLimits(max_uncommitted_offsets=0)
+    if why == "a pause":
+        held.paused = True
+    else:
+        held._limits = EmitLimits(max_uncommitted_offsets=0)
     fetcher.send([held, free], lambda topic: None, 0.0)
     assert client.offsets() == {1: 0}
     assert client.asked[0][1].max_bytes == 1, "of which Kafka makes one batch, however large"
