@@ -93,18 +93,20 @@ def copying(
     return Copying
 
 
-@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize(("release", "tasks"), [("kafka4", 1), ("kafka4", 2), ("kafka39", 1)])
 def test_each_line_is_copied_once_and_its_offset_is_committed_with_it(
-    kafka4: DevCluster, make_topic: Callable[..., str], tasks: int
+    release: str, tasks: int, request: pytest.FixtureRequest, make_topic: Callable[..., str]
 ) -> None:
-    lines, copy = make_topic(kafka4, 2), make_topic(kafka4, 2)
-    truth = write(kafka4, lines)
-    result, _ = run(copying(kafka4, lines, copy, par=tasks))
+    """In transactions of version 2, which Kafka 4 has, and of version 1."""
+    cluster: DevCluster = request.getfixturevalue(release)
+    lines, copy = make_topic(cluster, 2), make_topic(cluster, 2)
+    truth = write(cluster, lines)
+    result, _ = run(copying(cluster, lines, copy, par=tasks))
     assert result.reason == "caught_up"
-    assert Counter(row.value for row in read_back(kafka4, copy, LINES)) == Counter(truth)
-    again, _ = run(copying(kafka4, lines, copy, par=tasks))
+    assert Counter(row.value for row in read_back(cluster, copy, LINES)) == Counter(truth)
+    again, _ = run(copying(cluster, lines, copy, par=tasks))
     assert again.components["read"].emitted < 10, "the second run finds all committed"
-    assert len(read_back(kafka4, copy, LINES)) == LINES
+    assert len(read_back(cluster, copy, LINES)) == LINES
 
 
 def test_a_bolt_that_fails_now_and_then_leaves_no_record_twice(
