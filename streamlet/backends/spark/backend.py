@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from streamlet.backends.spark.launcher import SlotLauncher
 from streamlet.backends.spark.masters import DEFAULT_MASTER, check_slots, holders_text, parse_master, too_few_slots
 from streamlet.backends.spark.shipping import make_archive
 from streamlet.backends.spark.spark_session import (
+    BIND_ADDRESS,
+    DRIVER_HOST,
     Cancelled,
     Executor,
     Session,
@@ -139,8 +142,10 @@ class SparkBackend:
             coordinator.certificate,
         )
         stop.on_kill(jobs.kill)
-        host = session.driver_host()
-        launcher = SlotLauncher(jobs, host, host if session.here else "", run_id, secret, coordinator.certificate)
+        host, binds = session.driver_host(), session.bind_host()
+        listens = host if session.here else ""
+        told = host if binds != host else ""
+        launcher = SlotLauncher(jobs, binds, listens, run_id, secret, coordinator.certificate, told)
         try:
             return coordinator.run(launcher)
         finally:
@@ -204,14 +209,28 @@ def _slots(executors: list[Executor]) -> tuple[int, int]:
     return sum(each.slots for each in executors), sum(each.busy for each in executors)
 
 
+def _listener(session: Session) -> socket.socket:
+    """Listen where executors report. Raises BadInput."""
+    try:
+        return bind_socket(("tcp", session.bind_host(), 0))
+    except OSError as error:
+        raise BadInput(
+            f"Executors report to this machine, and nothing can listen here at {session.bind_host()} ({error}). It "
+            f"comes from {BIND_ADDRESS}, or from {DRIVER_HOST} where that is not set. Set {DRIVER_HOST} to an address "
+            f"of this machine that executors reach; where theirs is another (a container, a NAT), set {BIND_ADDRESS} "
+            "to one of its own, too."
+        ) from error
+
+
 def _probe(session: Session, workers: int, stop: Stop) -> None:
     """Check what each executor lacks, and start its Python daemon. Raises BadInput or Cancelled."""
     found: list[str] = []
     failure: list[str] = []
     slots = sum(each.slots for each in session.executors()) or workers
-    with bind_socket(("tcp", session.driver_host(), 0)) as listener:
+    with _listener(session) as listener:
         listener.listen()
-        address = listener.getsockname()[:2]
+        host, port = listener.getsockname()[:2]
+        address = host if session.bind_host() == session.driver_host() else session.driver_host(), port
         task, group = preflight.make_probe(address), f"streamlet-preflight-{address[1]}"
 
         def run_probe() -> None:

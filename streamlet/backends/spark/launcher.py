@@ -61,8 +61,16 @@ class SlotLauncher:
     """
 
     def __init__(
-        self, jobs: Jobs, host: str, listen_host: str, run_id: bytes, secret: bytes, certificate: bytes = b""
+        self,
+        jobs: Jobs,
+        host: str,
+        listen_host: str,
+        run_id: bytes,
+        secret: bytes,
+        certificate: bytes = b"",
+        told: str = "",
     ) -> None:
+        """Listen at ``host``; ``told``: the name of it that slots dial, where that is another."""
         self.listen = ("tcp", listen_host)
         self._jobs = jobs
         self._run_id = run_id
@@ -77,7 +85,7 @@ class SlotLauncher:
         self._server = LinkServer(
             ("tcp", host, 0), secret, self._check_hello, self._adopt_secured, MAX_CONTROL_FRAME, tls
         )
-        self.address = (self._server.address[1], self._server.address[2])
+        self.address = (told or self._server.address[1], self._server.address[2])
         self._acceptor = threading.Thread(target=self._accept, name="slots", daemon=True)
         self._acceptor.start()
 

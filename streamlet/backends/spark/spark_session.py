@@ -35,6 +35,7 @@ from streamlet.base.errors import BadInput
 KILL_ON_IDLE = "spark.sql.execution.pyspark.udf.killOnIdleTimeout"
 LOOPBACK = "127.0.0.1"
 DRIVER_HOST = "spark.driver.host"
+BIND_ADDRESS = "spark.driver.bindAddress"
 PAGE_S = 3.0
 """Seconds for a page of Spark's to answer."""
 
@@ -97,6 +98,12 @@ class Session:
     def driver_host(self) -> str:
         """Return the address of this machine for executors."""
         return LOOPBACK if self.here else self.conf().get(DRIVER_HOST, LOOPBACK)
+
+    def bind_host(self) -> str:
+        """Return the address of this machine to listen at for executors."""
+        # Rule: apart where the user has set it. In a container or behind a NAT, what executors dial is none of this
+        # machine's own addresses.
+        return LOOPBACK if self.here else self.conf().get(BIND_ADDRESS) or self.driver_host()
 
     def executors(self) -> list[Executor]:
         """Return the executors registered now."""
@@ -352,7 +359,7 @@ class _Opening:
             return {}
         return {
             DRIVER_HOST: LOOPBACK if self.master.local or driver is None else driver,
-            "spark.driver.bindAddress": LOOPBACK,
+            BIND_ADDRESS: LOOPBACK,
             "spark.local.dir": str(self.directory),
             "spark.executor.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={self.directory}",
         }

@@ -119,6 +119,15 @@ def slots(jobs: Waiting, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlotLaunch
     launcher.close()
 
 
+def test_slots_dial_the_name_that_the_driver_has_for_them(jobs: Waiting) -> None:
+    """In a container it listens at an address of its own, and is found by another."""
+    launcher = SlotLauncher(jobs, "127.0.0.1", "", RUN, SECRET, told="driver.example")
+    try:
+        assert launcher.address[0] == "driver.example" and launcher.address[1] > 0
+    finally:
+        launcher.close()
+
+
 def call(launcher: SlotLauncher, worker: int, epoch: int, secret: bytes = SECRET, **other: object) -> Secured:
     facts = {"kind": handshake.CONTROL, "run_id": RUN, "worker": worker, "epoch": epoch, "wanted": 0, **other}
     return dial(("tcp", *launcher.address), Hello(**facts), secret, MAX_CONTROL_FRAME)  # type: ignore[arg-type]

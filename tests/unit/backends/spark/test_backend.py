@@ -86,6 +86,9 @@ class ProbedSession(ScriptedSession):
     def driver_host(self) -> str:
         return "127.0.0.1"
 
+    def bind_host(self) -> str:
+        return "127.0.0.1"
+
     def run_tasks(self, group: str) -> None:
         self.running = group
         if not self.ended.wait(30):
@@ -109,3 +112,14 @@ def test_a_stop_during_the_check_leaves_no_job_in_the_session(monkeypatch: pytes
     with pytest.raises(backend.Cancelled):
         backend._probe(session, 2, stop)  # type: ignore[arg-type]
     assert session.ended.is_set()
+
+
+def test_an_address_at_which_nothing_can_listen_is_told_with_the_settings_that_name_it() -> None:
+    """192.0.2.0/24 is for documentation: no machine has it."""
+
+    class Away(ProbedSession):
+        def bind_host(self) -> str:
+            return "192.0.2.9"
+
+    with pytest.raises(BadInput, match=r"listen here at 192\.0\.2\.9.*spark\.driver\.bindAddress.*spark\.driver\.host"):
+        backend._probe(Away(), 2, Stop())  # type: ignore[arg-type]
