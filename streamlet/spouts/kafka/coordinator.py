@@ -194,7 +194,9 @@ class PartitionCoordinator:
         self._refresh_not_before_s = 0.0
         self._failed_refreshes = 0
         self._looks = 0
-        """Refreshes that were answered."""
+        """Refreshes that have begun; their numbers count from 1."""
+        self._found_by: dict[str, int] = {}
+        """Topic -> the last refresh that found it."""
         self._asked_for_refresh = False
         self._gone_since_s: float | None = None
         self._at_start: frozenset[Partition] = frozenset()
@@ -291,7 +293,7 @@ class PartitionCoordinator:
 
         A log parted from ours, or a partition with a manager was closed.
         """
-        self._opener.on_parted = self._on_parted = call
+        self._on_parted = call
 
     def _open(self, partition: Partition, *, appeared: bool) -> None:
         # Looked up at each attempt: the leader may move while the partition is being opened.
@@ -304,7 +306,9 @@ class PartitionCoordinator:
         # Rule: where a partition begins is decided once a run. A task stores it before the run begins, for each
         # partition that is there. So one without a stored offset has come since, also where a replacement sees it
         # first. Before the run begins nothing was emitted by any task, and start_offset counts from then on.
-        return partition not in self._at_start or self.run_began
+        # With attempts nothing is stored until the first one opens, which is after the run began: a replacement may
+        # find nothing though all partitions were there, and the whole topic would be read against start_offset.
+        return partition not in self._at_start or (self.run_began and not self.opens_later)
 
     def _first_refresh(self) -> Steps[FoundTopics]:
         look = yield from self._reader.get_current_brokers()
@@ -346,13 +350,20 @@ class PartitionCoordinator:
             manager.closed = True
             self._changed()
         for partition, activity in list(self._resetting.items()):
-            if activity.poll():
+            # What one of them leads to may cancel the others.
+            if self._resetting.get(partition) is activity and activity.poll():
                 del self._resetting[partition]
-                if partition in self._managers:
-                    self._managers[partition].validating = False
-                fresh = activity.take()
-                if fresh is not None:
-                    self._replace(partition, fresh)
+                self._was_reset(partition, activity.take())
+
+    def _was_reset(self, partition: Partition, fresh: PartitionManager | None) -> None:
+        manager = self._managers[partition]
+        manager.validating = False
+        if fresh is not None:
+            self._replace(partition, fresh)
+        # Here and not in the reset's own steps: the attempt that ends cancels them, and they cannot while they run.
+        elif manager.closed and self._on_parted is not None:
+            self._on_parted()
+        self._reset_if_made_again(partition)
 
     def fetch_failed(self, failed: Iterable[FailedFetch]) -> None:
         """Handle partitions that could not be fetched. Raises errors that time does not fix."""
@@ -374,6 +385,7 @@ class PartitionCoordinator:
             if not (aged or self._asked_for_refresh) or now < self._refresh_not_before_s:
                 return
             self._asked_for_refresh = False
+            self._looks += 1
             self._refreshing = Activity(self._reader.get_current_brokers())
         if self._refreshing.poll():
             self._refreshed(self._refreshing, now)
@@ -397,7 +409,8 @@ class PartitionCoordinator:
             return
         self._gone_since_s = None
         self._failed_refreshes = 0
-        self._looks += 1
+        found = look.found if isinstance(look, SeveralTopics) else (look.topic,)
+        self._found_by.update(dict.fromkeys(found, self._looks))
         # Not more than a few refreshes a second: after a failed fetch the old leader may still be named for a while.
         self._refresh_not_before_s = now + RETRY.initial
         self._apply(look, first=False)
@@ -418,9 +431,10 @@ class PartitionCoordinator:
             self._at_start = frozenset(want)
         changes = partition_changes(self._leaders, want)
         # A topic that is made again is another one: what it has then came during the run.
-        self._at_start -= {partition for partition in changes.closed if partition.topic not in topics}
+        again = {name for name, info in topics.items() if name in old and info.is_another(old[name].topic_id)}
+        self._at_start = frozenset(each for each in self._at_start if each.topic in topics.keys() - again)
         for partition in changes.closed:
-            if partition.topic in topics or self.opens_later:
+            if self.opens_later or not self._is_gone(partition):
                 self._close(partition)
             else:
                 self._finish(partition)
@@ -436,10 +450,8 @@ class PartitionCoordinator:
         for manager in list(self._managers.values()):
             if manager.partition.topic in topics:
                 self._led_in(manager, topics[manager.partition.topic].get_leader_epoch(manager.partition.number))
-        # The topic was deleted and created again between two refreshes: its offsets mean other records now.
-        again = {name for name, info in topics.items() if name in old and _is_another(old[name], info)}
-        for partition in [each for each in self._managers if each.topic in again]:
-            self._reset(partition)
+        for partition in list(self._managers):
+            self._reset_if_made_again(partition)
         # A partition without a leader, or a topic that is missing, is looked for again soon, not only at the next
         # regular refresh.
         if self._missing_since_s or any(leader is None for leader in self._leaders.values()):
@@ -490,6 +502,7 @@ class PartitionCoordinator:
             if activity.poll():
                 del self._opening[partition]
                 self._replace(partition, activity.take())
+                self._reset_if_made_again(partition)
 
     def _reset(self, partition: Partition, *, look_first: bool = False) -> None:
         """Find out which records were lost, then go on or stop."""
@@ -497,14 +510,32 @@ class PartitionCoordinator:
         if manager is not None and partition not in self._resetting and not self._holds:
             self._resetting[partition] = Activity(self._reset_steps(manager, look_first=look_first))
 
+    def _reset_if_made_again(self, partition: Partition) -> None:
+        """Reset a partition whose topic was deleted and created again: offsets mean other records."""
+        # Rule: by the topic that the manager reads, at each look and whenever an opening or a reset has ended. The two
+        # looks that differ may lie within one of these, and no fetch would be answered for the old topic any more.
+        manager, info = self._managers.get(partition), (self.topics or {}).get(partition.topic)
+        if manager is None or info is None or partition in self._opening:
+            return
+        if info.is_another(manager.topic_id):
+            self._reset(partition)
+
+    def _is_gone(self, partition: Partition) -> bool:
+        """Return whether the topic is gone that a partition's manager reads."""
+        manager, info = self._managers.get(partition), (self.topics or {}).get(partition.topic)
+        return info is None or (manager is not None and info.is_another(manager.topic_id))
+
     def _reset_steps(self, manager: PartitionManager, *, look_first: bool) -> Steps[PartitionManager | None]:
         partition = manager.partition
         # Rule: an offset out of range is judged by a look that is newer. The log of a topic that was made again is
         # shorter, too, and taken for one that was cut it would take the records of the old one along.
+        # One that is under way may have read the old metadata. One that fails, or does not find the topic, says
+        # nothing, and nobody else may ask again.
         if look_first and manager.topic_id is not None:
-            self.refresh()
-            seen, again = self._looks + (self._refreshing is not None), NextPoll()
-            while self._looks <= seen:
+            begun, again = self._looks, NextPoll()
+            while self._found_by.get(partition.topic, 0) <= begun:
+                if self._refreshing is None:
+                    self.refresh()
                 yield again
         leader, topic_id = partial(self._leaders.get, partition), partial(self._topic_id, partition.topic)
         return (yield from self._opener.reset(manager, leader, topic_id))
@@ -577,10 +608,6 @@ class PartitionCoordinator:
     def _changed(self) -> None:
         self._list = [*(self._managers[partition] for partition in sorted(self._managers)), *self._ending]
         self.version += 1
-
-
-def _is_another(before: GlobalPartitionInformation, now: GlobalPartitionInformation) -> bool:
-    return bool(before.topic_id and now.topic_id) and before.topic_id != now.topic_id
 
 
 def _one(look: FoundTopics) -> GlobalPartitionInformation:

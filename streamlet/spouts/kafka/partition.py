@@ -95,6 +95,10 @@ class GlobalPartitionInformation:
         """Return the epoch of that leadership; -1 unknown."""
         return self.leader_epochs.get(number, -1)
 
+    def is_another(self, topic_id: str | None) -> bool:
+        """Return whether an id is surely that of another topic."""
+        return bool(topic_id and self.topic_id) and topic_id != self.topic_id
+
 
 @dataclass(frozen=True, slots=True)
 class SeveralTopics:

@@ -184,8 +184,6 @@ class PartitionOpener:
     ) -> None:
         self.opens_later = opens_later
         """Whether each attempt opens partitions again (``topology.delivery: exactly-once``)."""
-        self.on_parted: Callable[[], None] | None = None
-        """Called in place of a new manager, where an attempt follows."""
         self._ends: dict[Partition, int] = {}
         self._config = config
         self._schemes = schemes
@@ -215,7 +213,8 @@ class PartitionOpener:
     def reset(self, manager: PartitionManager, leader: Leader, topic_id: TopicId) -> Steps[PartitionManager | None]:
         """Find where to read on: the log lacks the position, or another leader wrote it, or the topic is another.
 
-        Returns None when the manager itself reads on, or the manager that replaces it. Raises OffsetsLost.
+        Returns the manager that replaces it; None when it reads on, or is closed because an attempt follows. Raises
+        OffsetsLost.
         """
         partition = manager.partition
         return self._until_answered(
@@ -334,11 +333,11 @@ class PartitionOpener:
             self._report_loss(partition, decision)
             manager.buffer.skip_to(bounds.start)
             return None
-        if self.on_parted is not None:
+        if self.opens_later:
             # Nothing is stored here: what is open is not committed. The next attempt finds by itself what is lost below
             # the committed offset.
             self._report_loss(partition, replace(decision, lost=_from(manager.ledger.committed, decision.lost)))
-            self.on_parted()
+            manager.closed = True
             return None
         return (yield from self._begun_again(manager, connection, topic_id, decision, bounds))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from streamlet.components.epoch_tuples import BEGIN
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
 from tests.scripted.fake_cluster import FakeCluster, Log
 from tests.spout_harness import read_all
@@ -25,10 +26,10 @@ def cluster() -> Iterator[FakeCluster]:
 
 @pytest.fixture
 def spout(cluster: FakeCluster, harness: Callable[..., Any]) -> Callable[..., Any]:
-    def start(**settings: Any) -> Any:
+    def start(conf: dict[str, Any] | None = None, **settings: Any) -> Any:
         quick = {"state_update_interval_ms": 50, "fetch_max_wait_ms": 20, "retry_initial_delay_ms": 10, **settings}
         hosts = KafkaHosts(cluster.broker.address, refresh_freq_secs=0.2)
-        return harness(SpoutConfig(hosts, TOPIC, id="demo", fail_on_data_loss=False, **quick))
+        return harness(SpoutConfig(hosts, TOPIC, id="demo", fail_on_data_loss=False, **quick), conf=conf)
 
     return start
 
@@ -103,3 +104,20 @@ def test_counters_do_not_fall_when_another_manager_takes_over(cluster: FakeClust
     assert read_all(one, 1) == ["C"]
     row = one.status()
     assert (one.spout.given_up_count(), row["given_up"], row["failed"], row["lost"]) == (1, 1, 2, 1)
+
+
+def attempt(one: Any, count: int) -> list[str]:
+    """Let the bolt that commits answer BEGIN; return the records that come then."""
+    one.until(lambda: any(values[0] == BEGIN for values, _ in one.tuples))
+    one.ack_all()
+    return [values[0] for values, _ in one.take(count)]
+
+
+def test_an_attempt_whose_log_was_cut_ends_and_the_next_reads_what_there_is(cluster: FakeCluster, spout: Any) -> None:
+    cluster.write(TOPIC, *"abcd")
+    one = spout(conf={"topology.delivery": "exactly-once", "topology.commit.interval.ms": 3_600_000})
+    assert attempt(one, 4) == ["a", "b", "c", "d"]
+    cluster.log(TOPIC, 0).elect(keeps=2)
+    one.until(lambda: one.spout.lost_count() == 2)
+    cluster.write(TOPIC, "C")
+    assert attempt(one, 3) == ["a", "b", "C"]

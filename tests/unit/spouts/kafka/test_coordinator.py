@@ -13,7 +13,7 @@ from streamlet.base.clock import ManualClock
 from streamlet.base.errors import StreamletError
 from streamlet.kafka.broker_errors import NotLeaderOrFollower, OffsetOutOfRange, TopicAuthorizationFailed
 from streamlet.kafka.errors import Disconnected
-from streamlet.spouts.kafka.activity import Activity, Steps
+from streamlet.spouts.kafka.activity import Activity, NextPoll, Steps
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import (
     TOPIC_GONE_GRACE_S,
@@ -47,10 +47,13 @@ class Reader:
         self.topic_id: str | None = None
         self.error: StreamletError | None = None
         self.looks = 0
+        self.polls = 0
+        """Polls that a look takes."""
 
     def get_current_brokers(self) -> Steps[FoundTopics]:
-        yield from ()
         self.looks += 1
+        for _ in range(self.polls):
+            yield NextPoll()
         if self.error is not None:
             raise self.error
         return GlobalPartitionInformation("t", dict(self.leaders), self.by_position, self.topic_id)
@@ -64,6 +67,8 @@ class Opener:
         self.resets: list[Any] = []
         self.judged_by: list[str | None] = []
         self.last_error: StreamletError | None = None
+        self.is_slow = False
+        """Whether what begins now waits, with the topic id of its beginning."""
 
     def note(self, error: StreamletError) -> None:
         self.last_error = error
@@ -71,24 +76,33 @@ class Opener:
     def open(
         self, partition: Partition, leader: Callable[[], Broker | None], topic_id: Any, appeared: bool
     ) -> Steps[Any]:
-        yield from ()
+        known = topic_id()
+        while self.is_slow:
+            yield NextPoll()
         self.opened.append((partition, appeared))
-        counts = PartitionCounters()
+        return self.made(partition, known)
+
+    def made(self, partition: Partition, topic_id: str | None) -> Any:
         return SimpleNamespace(
             partition=partition,
             closed=False,
             ending=False,
             is_finished=True,
             unread=None,
-            topic_id=topic_id(),
-            ledger=SimpleNamespace(counts=counts),
+            topic_id=topic_id,
+            ledger=SimpleNamespace(counts=PartitionCounters()),
         )
 
     def reset(self, manager: Any, leader: Any, topic_id: Any) -> Steps[Any]:
-        yield from ()
+        known = topic_id()
+        while self.is_slow:
+            yield NextPoll()
         self.resets.append(manager.partition)
-        self.judged_by.append(topic_id())
-        return None
+        self.judged_by.append(known)
+        if known == manager.topic_id:
+            return None
+        manager.ending = True
+        return self.made(manager.partition, known)
 
 
 class Rig:
@@ -274,6 +288,82 @@ def test_an_offset_out_of_range_is_judged_by_a_look_that_is_newer() -> None:
     assert rig.opener.judged_by == ["new"] and rig.reader.looks == 2
 
 
+@pytest.mark.parametrize("is_static", [True, False])
+@pytest.mark.parametrize("error", [Disconnected("x"), NoSuchTopic("t", "says a")])
+def test_an_offset_out_of_range_is_judged_once_a_look_succeeds(is_static: bool, error: StreamletError) -> None:
+    """The look that is under way fails, and nobody but the reset asks again."""
+    reader = Reader({0: A})
+    reader.topic_id = "old"
+    keys: dict[str, Any] = {"kind": StaticCoordinator, "asked_after_failure": reader} if is_static else {}
+    rig = Rig(reader, **keys).start()
+    reader.polls = 4
+    rig.it.refresh()
+    rig.poll(0.1)
+    reader.error = error
+    rig.it.fetch_failed([FailedFetch(P0, OffsetOutOfRange("x"))])
+    rig.poll(2)
+    reader.error, reader.topic_id = None, "new"
+    rig.poll(5)
+    assert rig.opener.judged_by == ["new"] and rig.reader.looks < 20
+
+
+def test_an_offset_out_of_range_is_not_judged_by_a_look_that_misses_the_topic() -> None:
+    reader = TopicsReader({"t": {0: A}, "u": {0: A}})
+    reader.topic_ids = {"t": "old"}
+    rig = Rig(reader).start()
+    gone = reader.topics.pop("t")
+    rig.it.fetch_failed([FailedFetch(P0, OffsetOutOfRange("x"))])
+    rig.poll(3)
+    assert not rig.opener.judged_by
+    reader.topics["t"], reader.topic_ids = gone, {"t": "new"}
+    rig.poll(3)
+    assert rig.opener.judged_by == ["new"]
+
+
+def test_a_topic_made_again_while_a_partition_of_it_is_opened_is_noticed_once_it_is_open() -> None:
+    reader = Reader({0: A})
+    reader.topic_id = "old"
+    rig = Rig(reader).start()
+    rig.opener.is_slow = True
+    reader.leaders = {0: A, 1: A}
+    rig.it.refresh()
+    rig.poll(1)
+    reader.topic_id = "new"
+    rig.it.refresh()
+    rig.poll(1)
+    rig.opener.is_slow = False
+    rig.poll(1)
+    assert [manager.topic_id for manager in rig.it.get_my_managed_partitions()] == ["new", "new"]
+
+
+def test_a_topic_made_again_twice_is_noticed_though_the_first_reset_is_under_way() -> None:
+    reader = Reader({0: A})
+    reader.topic_id = "one"
+    rig = Rig(reader).start()
+    rig.opener.is_slow = True
+    for reader.topic_id in ("two", "three"):
+        rig.it.refresh()
+        rig.poll(1)
+    rig.opener.is_slow = False
+    rig.poll(1)
+    assert rig.opener.judged_by == ["two", "three"]
+    assert [manager.topic_id for manager in rig.it.get_my_managed_partitions()] == ["three"]
+
+
+def test_what_is_open_of_a_topic_made_again_with_fewer_partitions_is_finished_and_the_rest_counts_as_lost() -> None:
+    reader = Reader({0: A, 1: A})
+    reader.topic_id = "old"
+    rig = Rig(reader).start()
+    open_one = rig.it.get_manager(P1)
+    assert open_one is not None
+    vars(open_one).update(is_finished=False, unread=OffsetRange(5, 9))
+    reader.topic_id, reader.leaders = "new", {0: A}
+    rig.it.refresh()
+    rig.poll(1)
+    assert open_one.ending and not open_one.closed and open_one.ledger.counts.lost == 4
+    assert rig.mine() == [P0, P1]
+
+
 def test_what_time_does_not_mend_is_raised() -> None:
     rig = Rig(Reader({0: A})).start()
     with pytest.raises(TopicAuthorizationFailed):
@@ -380,6 +470,55 @@ def test_an_attempt_ends_when_a_refresh_leaves_out_a_partition_of_it() -> None:
     assert rig.mine() == [P0, P1] and len(parted) == 1
 
 
+def test_the_first_attempt_of_a_replacement_begins_at_start_offset_where_nothing_is_stored() -> None:
+    """With attempts nothing is stored before the run began, though all partitions were there."""
+    rig = Rig(Reader({0: A}), opens_later=True, run_began=True).start()
+    rig.it.reopen()
+    rig.poll(0.1)
+    assert rig.opener.opened == [(P0, False)]
+
+
+def test_a_topic_made_again_between_two_looks_is_read_from_its_start_in_the_next_attempt() -> None:
+    reader = Reader({0: A})
+    reader.topic_id = "old"
+    rig = Rig(reader, opens_later=True).start()
+    rig.it.on_parted(rig.it.hold)
+    rig.it.reopen()
+    rig.poll(0.1)
+    reader.topic_id = "new"
+    rig.it.refresh()
+    rig.poll(1)
+    rig.it.hold()
+    rig.it.reopen()
+    rig.poll(0.1)
+    assert rig.opener.opened == [(P0, False), (P0, True)]
+
+
+def test_an_attempt_whose_logs_have_parted_ends_once() -> None:
+    """The resets of its other partitions end with it."""
+
+    class Parts(Opener):
+        def reset(self, manager: Any, leader: Any, topic_id: Any) -> Steps[Any]:
+            yield from ()
+            self.resets.append(manager.partition)
+            manager.closed = True
+
+    rig = Rig(Reader({0: A, 1: A}), opens_later=True).start()
+    rig.opener = rig.it._opener = Parts()  # type: ignore[assignment]
+    rig.it.reopen()
+    rig.poll(0.1)
+    parted = []
+
+    def hold() -> None:
+        parted.append(rig.mine())
+        rig.it.hold()
+
+    rig.it.on_parted(hold)
+    rig.it.fetch_failed([FailedFetch(each, OffsetOutOfRange("x")) for each in (P0, P1)])
+    rig.poll(1)
+    assert rig.opener.resets == [P0] and len(parted) == 1
+
+
 # -- several topics --------------------------------------------------------------------------------------------------
 
 
@@ -390,13 +529,17 @@ class TopicsReader(Reader):
         super().__init__({})
         self.topics, self.named = topics, named
         self.unclear: dict[str, StreamletError] = {}
+        self.topic_ids: dict[str, str] = {}
 
     def get_current_brokers(self) -> Steps[FoundTopics]:
         yield from ()
         self.looks += 1
         if self.error is not None:
             raise self.error
-        found = {name: GlobalPartitionInformation(name, leaders) for name, leaders in self.topics.items()}
+        found = {
+            name: GlobalPartitionInformation(name, leaders, topic_id=self.topic_ids.get(name))
+            for name, leaders in self.topics.items()
+        }
         missing = frozenset(self.named) - found.keys() - self.unclear.keys()
         return SeveralTopics(found, missing, self.unclear)
 
