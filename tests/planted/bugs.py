@@ -220,7 +220,7 @@ BUGS = (
     Bug(
         "what retention took is not counted",
         "spouts/kafka/partition_counters.py",
-        "        self.lost += gone.end - gone.first - again\n",
+        "        self._sums.lost += gone.end - gone.first - again\n",
         "",
         SPOUT,
     ),

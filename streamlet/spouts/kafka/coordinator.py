@@ -573,15 +573,17 @@ class PartitionCoordinator:
         if manager is None:
             self._close(partition)
             return
-        gone = manager.unread
-        if gone is not None:
-            manager.ledger.counts.cut(gone)
-            log.error("%s: its topic was deleted; at least offsets %s are lost", partition, gone)
+        self._count_unread(manager)
         manager.ending = True
         self._ending.append(manager)
         self._let_go(partition)
         self._on_close(manager)
         self._changed()
+
+    def _count_unread(self, manager: PartitionManager) -> None:
+        if manager.unread is not None:
+            log.error("%s: its topic was deleted; at least offsets %s are lost", manager.partition, manager.unread)
+        self._opener.topic_gone(manager.partition, manager.unread)
 
     def _let_go(self, partition: Partition) -> None:
         self._leaders.pop(partition, None)
@@ -594,9 +596,12 @@ class PartitionCoordinator:
     def _close(self, partition: Partition) -> None:
         if partition in self._leaders:
             log.warning("%s is not there any more: its reading ends", partition)
+        is_gone = self._is_gone(partition)
         self._let_go(partition)
         manager = self._managers.pop(partition, None)
         if manager is not None:
+            if is_gone:
+                self._count_unread(manager)
             manager.closed = True
             self._on_close(manager)
         self._changed()

@@ -44,8 +44,6 @@ class ExactlyOnce:
         uniform: Callable[[], float],
     ) -> None:
         self.attempt = Attempt(self, interval_s, config.retry_backoff(), config.retry_limit, uniform)
-        self.given_up = 0
-        """Records passed over because they failed too often."""
         self.poisoned: PoisonRecord | None = None
         self._config = config
         self._coordinator = coordinator
@@ -54,7 +52,6 @@ class ExactlyOnce:
         self._emit = emit
         self._now = now
         self._numbers = itertools.count()
-        self._passed: dict[Partition, set[int]] = {}
         self._positions: dict[PartitionManager, int] = {}
         """What the END under way commits."""
         coordinator.on_parted(self._parted)
@@ -79,7 +76,7 @@ class ExactlyOnce:
         """Take in that a record's tree failed."""
         now = self._now()
         if final:
-            self._pass_over(manager.partition, offset, "was under work when its worker died, once too often.")
+            self._pass_over(manager, offset, "was under work when its worker died, once too often.")
             self.attempt.given_up(now)
         elif reason is FailReason.LOST:
             self.attempt.lost(now)
@@ -97,21 +94,22 @@ class ExactlyOnce:
     def adopted(self) -> None:
         """Note that the list of managers has changed."""
         for manager in self.managers:
-            manager.passed = self._passed.get(manager.partition, manager.passed)
+            # Not by partition: in a topic that was made again the offset would be another record's.
+            manager.passed = manager.ledger.counts.too_often
 
     def _parted(self) -> None:
         self.attempt.lost(self._now())
 
-    def _pass_over(self, partition: Partition, offset: int, what: str) -> None:
-        error = PoisonRecord(partition, offset, what)
+    def _pass_over(self, manager: PartitionManager, offset: int, what: str) -> None:
+        error = PoisonRecord(manager.partition, offset, what)
         if self._config.on_poison == STOP:
             self.poisoned = self.poisoned or error
             return
-        known = self._passed.setdefault(partition, set())
-        if offset not in known:
-            known.add(offset)
-            self.given_up += 1
-            log.error("%s offset %d given up (on_poison=skip): it %s", partition, offset, what)
+        counts = manager.ledger.counts
+        if offset not in counts.too_often:
+            counts.too_often.add(offset)
+            counts.give_up(offset)
+            log.error("%s offset %d given up (on_poison=skip): it %s", manager.partition, offset, what)
 
     # -- the work of Attempt --------------------------------------------------------------------------------
 
@@ -161,14 +159,13 @@ class ExactlyOnce:
         for manager, offset in self._positions.items():
             manager.ledger.committed_to(offset)
             self.attempt.forget_below(manager.partition, offset)
-            passed = self._passed.get(manager.partition)
-            if passed:
-                passed -= {one for one in passed if one < offset}
         self._positions = {}
 
     def give_up(self, partition: Partition, offset: int, tries: int) -> None:
         more = f"which is more than retry_limit={tries - 1} allows; the log has what the bolt said of it."
-        self._pass_over(partition, offset, f"failed {tries} times, {more}")
+        manager = self._coordinator.get_manager(partition)
+        assert manager is not None, "an attempt ends with a partition of it"
+        self._pass_over(manager, offset, f"failed {tries} times, {more}")
 
     def tell(self, kind: str, told: Any) -> int:
         number = next(self._numbers)

@@ -206,7 +206,7 @@ class OffsetLedger(Generic[V]):
         if self._part(offset):
             del self._again[offset]
             return True
-        self.counts.ignored += 1
+        self.counts.ignore()
         return False
 
     def first_acked(self, offsets: Iterable[int]) -> list[int]:
@@ -222,10 +222,10 @@ class OffsetLedger(Generic[V]):
         elif offset in self._again or self._part(offset):
             values = self._again.pop(offset)
         if values is None:
-            self.counts.ignored += 1
+            self.counts.ignore()
             return False
         self._failed[offset] = values
-        self.counts.failed += 1
+        self.counts.fail()
         return True
 
     def retried(self, offset: int) -> V:

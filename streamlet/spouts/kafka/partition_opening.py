@@ -54,6 +54,9 @@ RETRY = Backoff(initial=0.1, maximum=1.0)
 _SAME_READ = frozenset({Reason.STORED, Reason.BELOW_START, Reason.AHEAD_OF_END, Reason.DIVERGED})
 """Reasons under which a read goes on as begun."""
 
+_CUT = frozenset({Reason.AHEAD_OF_END, Reason.DIVERGED})
+"""Reasons that mean a log whose end was truncated."""
+
 T = TypeVar("T")
 Leader = Callable[[], Broker | None]
 TopicId = Callable[[], str | None]
@@ -138,9 +141,12 @@ def kept_stop(stop: StopOffset, log: LogBounds, decision: StartDecision) -> Stop
     """Return a stop that was chosen before, fitted to the log."""
     # Rule: a stop is chosen once. After a loss the end of the log is another one, and a read to "latest" would go on
     # and on. But a log that was cut below the stop may never get there again.
-    if decision.reason in (Reason.AHEAD_OF_END, Reason.DIVERGED) and not stop.asked.startswith(OFFSET):
-        return replace(stop, offset=min(stop.offset, log.end))
-    return stop
+    return _lowered(stop, log.end) if decision.reason in _CUT else stop
+
+
+def _lowered(stop: StopOffset, log_end: int) -> StopOffset:
+    """Return a stop no further than a log that was cut; one that was written as an offset stays."""
+    return stop if stop.asked.startswith(OFFSET) else replace(stop, offset=min(stop.offset, log_end))
 
 
 def _from(first: int, lost: OffsetRange | None) -> OffsetRange | None:
@@ -184,7 +190,10 @@ class PartitionOpener:
     ) -> None:
         self.opens_later = opens_later
         """Whether each attempt opens partitions again (``topology.delivery: exactly-once``)."""
-        self._ends: dict[Partition, int] = {}
+        self._ends: dict[tuple[Partition, str | None], int] = {}
+        """Partition and topic id -> where its log ended when the run began."""
+        self._cuts: dict[tuple[Partition, str | None], int] = {}
+        """The same -> where it ended after it was cut."""
         self._config = config
         self._schemes = schemes
         self._owner = owner
@@ -259,7 +268,7 @@ class PartitionOpener:
 
         decision = yield from self._store.open(partition, connection.broker, topic_id, decide)
         if decision.is_loss:
-            self._report_loss(partition, decision)
+            self._report_loss(partition, decision, topic_id)
         log.info("%s: begins at offset %d (%s)", partition, decision.offset, decision.reason.value)
         if decision.stop is not None:
             log.info("%s: stops at offset %d (%s)", partition, decision.stop.offset, decision.stop.asked)
@@ -302,9 +311,18 @@ class PartitionOpener:
             self._refuse_loss(partition, stored.offset, decision)
         elif start.where == OFFSET:
             self._refuse_start(partition, start.number, decision, bounds)
+        self._note_cut(partition, decision, bounds, topic_id)
         if stop is None:
             return decision
-        return replace(decision, stop=decide_stop(stop, bounds, stored, decision, mine))
+        decided = decide_stop(stop, bounds, stored, decision, mine)
+        cut = self._cuts.get((partition, topic_id))
+        return replace(decision, stop=decided if cut is None else _lowered(decided, cut))
+
+    def _note_cut(self, partition: Partition, decision: StartDecision, bounds: LogBounds, topic_id: str | None) -> None:
+        # Rule: kept for all attempts to come. What is stored may lie below the cut, and nothing is lost by what the
+        # next attempt sees: it would wait for an end that the log may never have again.
+        if decision.reason in _CUT:
+            self._cuts[partition, topic_id] = min(bounds.end, self._cuts.get((partition, topic_id), bounds.end))
 
     def _reset_once(
         self, manager: PartitionManager, connection: Connection, topic_id: str | None
@@ -330,13 +348,15 @@ class PartitionOpener:
         self._refuse_loss(partition, position, decision)
         if decision.reason is Reason.BELOW_START:
             # Open records are neither lost nor fetched again: their values are in memory. Answers at hand go out first.
-            self._report_loss(partition, decision)
+            self._report_loss(partition, decision, topic_id)
             manager.buffer.skip_to(bounds.start)
             return None
         if self.opens_later:
             # Nothing is stored here: what is open is not committed. The next attempt finds by itself what is lost below
             # the committed offset.
-            self._report_loss(partition, replace(decision, lost=_from(manager.ledger.committed, decision.lost)))
+            known = replace(decision, lost=_from(manager.ledger.committed, decision.lost))
+            self._report_loss(partition, known, topic_id)
+            self._note_cut(partition, decision, bounds, topic_id)
             manager.closed = True
             return None
         return (yield from self._begun_again(manager, connection, topic_id, decision, bounds))
@@ -368,7 +388,7 @@ class PartitionOpener:
             return decision
 
         yield from self._store.open(partition, connection.broker, topic_id, as_decided)
-        self._report_loss(partition, decision)
+        self._report_loss(partition, decision, topic_id)
         return self._manager(partition, decision, bounds, topic_id)
 
     def _parted_at(self, manager: PartitionManager, connection: Connection) -> Steps[int | None]:
@@ -400,9 +420,14 @@ class PartitionOpener:
                 f"it, or set fail_on_data_loss=False to begin at {decision.offset}.",
             )
 
-    def _report_loss(self, partition: Partition, decision: StartDecision) -> None:
+    def topic_gone(self, partition: Partition, unread: OffsetRange | None) -> None:
+        """Count the unread offsets of a topic that is gone; forget the others."""
+        counts = self.counts[partition] = PartitionCounters(None, self.counts.get(partition))
+        counts.cut(unread)
+
+    def _report_loss(self, partition: Partition, decision: StartDecision, topic_id: str | None) -> None:
         # Rule: a loss is counted where it is found, at an opening as in a reset.
-        lost, counts = decision.lost, self._counts_of(partition)
+        lost, counts = decision.lost, self._counts_of(partition, topic_id)
         if decision.reason is not Reason.BELOW_START:
             counts.cut(lost)
         elif lost is not None:
@@ -412,21 +437,35 @@ class PartitionOpener:
         gone = f"{least}offsets {lost} are lost" if lost else "what was not read is lost"
         log.error("%s: %s; %s, going on at %d", partition, decision.reason.value, gone, decision.offset)
 
-    def _counts_of(self, partition: Partition) -> PartitionCounters:
-        return self.counts.setdefault(partition, PartitionCounters())
+    def _counts_of(self, partition: Partition, topic_id: str | None) -> PartitionCounters:
+        counts = self.counts.get(partition)
+        if counts is None or not _same(counts.topic_id, topic_id):
+            counts = self.counts[partition] = PartitionCounters(topic_id, counts)
+        counts.topic_id = counts.topic_id or topic_id
+        return counts
+
+    def _end(
+        self, partition: Partition, decision: StartDecision, bounds: LogBounds, topic_id: str | None
+    ) -> int | None:
+        """Return the offset at which a manager stops to read; None: no end."""
+        if decision.stop is not None:
+            return decision.stop.offset
+        if not self._until_caught_up:
+            return None
+        if not self.opens_later:
+            return bounds.end
+        # That of the run's start, whichever attempt this is.
+        end = self._ends.setdefault((partition, topic_id), bounds.end)
+        return min(end, self._cuts.get((partition, topic_id), end))
 
     def _manager(
         self, partition: Partition, decision: StartDecision, bounds: LogBounds, topic_id: str | None
     ) -> PartitionManager:
-        ledger: OffsetLedger[Any] = OffsetLedger(decision.offset, self._counts_of(partition))
+        ledger: OffsetLedger[Any] = OffsetLedger(decision.offset, self._counts_of(partition, topic_id))
         retries = ExponentialBackoffMsgRetryManager(
             self._config.retry_backoff(), self._config.retry_limit, self._uniform
         )
-        end = bounds.end if self._until_caught_up else None
-        if decision.stop is not None:
-            end = decision.stop.offset
-        if end is not None and self.opens_later:
-            end = self._ends.setdefault(partition, end)  # that of the run's start, whichever attempt this is
+        end = self._end(partition, decision, bounds, topic_id)
         schemes, stream = self._schemes, self._config.streams.get(partition.topic)
         scheme = schemes[partition.topic] if isinstance(schemes, Mapping) else schemes
         manager = PartitionManager(partition, next(self._slots), ledger, retries, scheme, self._limits, end, stream)

@@ -498,15 +498,14 @@ class KafkaSpout(Spout):
         return sum(manager.ledger.open_count for manager in self._managers)
 
     def given_up_count(self) -> int:
-        passed = 0 if self._exactly_once is None else self._exactly_once.given_up
-        return passed + sum(counts.given_up for counts in self._counts.values())
+        return sum(counts.given_up for counts in self._counts.values())
 
     def kept_count(self) -> int:
         """Count the dead letters that were written."""
         return 0 if self._dead_letters is None else self._dead_letters.written
 
     def lost_count(self) -> int:
-        """Count the records that were gone before they were read; named by ``fail_on_data_loss=False``."""
+        """Count the offsets that are gone from the log; named by ``fail_on_data_loss=False``."""
         return sum(counts.lost for counts in self._counts.values())
 
     def kept_bytes(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streamlet.components.epoch_tuples import BEGIN
+from streamlet.components.epoch_tuples import ASK, BEGIN
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
 from tests.scripted.fake_cluster import FakeCluster, Log
 from tests.spout_harness import read_all
@@ -121,3 +121,24 @@ def test_an_attempt_whose_log_was_cut_ends_and_the_next_reads_what_there_is(clus
     one.until(lambda: one.spout.lost_count() == 2)
     cluster.write(TOPIC, "C")
     assert attempt(one, 3) == ["a", "b", "C"]
+
+
+def test_a_record_given_up_in_a_topic_that_was_made_again_since_passes_over_none_of_the_new_one(
+    cluster: FakeCluster, spout: Any
+) -> None:
+    """With exactly once it is read again until it is committed, and passed over."""
+    cluster.write(TOPIC, *"ab")
+    one = spout(
+        conf={"topology.delivery": "exactly-once", "topology.commit.interval.ms": 3_600_000},
+        on_poison="skip",
+        retry_limit=1,
+    )
+    for count in (2, 1):  # an epoch after a failure has fewer
+        one.until(lambda: any(values[0] == BEGIN for values, _ in one.tuples))
+        one.ack_all()
+        one.spout.fail(one.take(count)[0][1])
+        one.until(lambda: any(values[0] == ASK for values, _ in one.tuples))
+        one.ack_all()
+    assert attempt(one, 1) == ["b"] and one.spout.given_up_count() == one.status()["given_up"] == 1
+    made_again(cluster, *"xy")
+    assert attempt(one, 1) == ["x"] and one.spout.given_up_count() == 1

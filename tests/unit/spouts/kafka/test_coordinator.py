@@ -67,6 +67,7 @@ class Opener:
         self.resets: list[Any] = []
         self.judged_by: list[str | None] = []
         self.last_error: StreamletError | None = None
+        self.gone: list[tuple[Partition, OffsetRange | None]] = []
         self.is_slow = False
         """Whether what begins now waits, with the topic id of its beginning."""
 
@@ -81,6 +82,9 @@ class Opener:
             yield NextPoll()
         self.opened.append((partition, appeared))
         return self.made(partition, known)
+
+    def topic_gone(self, partition: Partition, unread: OffsetRange | None) -> None:
+        self.gone.append((partition, unread))
 
     def made(self, partition: Partition, topic_id: str | None) -> Any:
         return SimpleNamespace(
@@ -360,7 +364,7 @@ def test_what_is_open_of_a_topic_made_again_with_fewer_partitions_is_finished_an
     reader.topic_id, reader.leaders = "new", {0: A}
     rig.it.refresh()
     rig.poll(1)
-    assert open_one.ending and not open_one.closed and open_one.ledger.counts.lost == 4
+    assert open_one.ending and not open_one.closed and rig.opener.gone == [(P1, OffsetRange(5, 9))]
     assert rig.mine() == [P0, P1]
 
 
@@ -645,8 +649,23 @@ def test_what_was_not_read_of_a_deleted_topic_is_counted_as_lost(caplog: pytest.
     del reader.topics["b"]
     rig.it.refresh()
     rig.poll(TOPIC_GONE_GRACE_S + 2)
-    assert b.ledger.counts.lost == 4
+    assert rig.opener.gone == [(b.partition, OffsetRange(3, 7))]
     assert "b-0: its topic was deleted; at least offsets [3, 6] (4 offsets) are lost" in caplog.text
+
+
+def test_an_attempt_that_ends_with_a_deleted_topic_counts_what_was_not_read_of_it() -> None:
+    """Of a partition that a look leaves out for a moment nothing is gone."""
+    reader = TopicsReader({"a": {0: A, 1: A}, "b": {0: A}})
+    rig = Rig(reader, opens_later=True).start()
+    rig.it.on_parted(rig.it.hold)
+    rig.it.reopen()
+    rig.poll(0.1)
+    for manager in rig.it.get_my_managed_partitions():
+        vars(manager).update(unread=OffsetRange(3, 7))
+    del reader.topics["b"], reader.topics["a"][1]
+    rig.it.refresh()
+    rig.poll(TOPIC_GONE_GRACE_S + 2)
+    assert names(rig) == ["a-0"] and rig.opener.gone == [(Partition("b", 0), OffsetRange(3, 7))]
 
 
 def test_a_list_of_which_every_topic_is_gone_stops_the_spout() -> None:

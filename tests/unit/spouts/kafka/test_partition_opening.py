@@ -17,7 +17,7 @@ from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnection
 from streamlet.spouts.kafka.errors import OffsetsLost
 from streamlet.spouts.kafka.hosts import KafkaHosts
 from streamlet.spouts.kafka.manager import PartitionManager
-from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
 from streamlet.spouts.kafka.partition_opening import PartitionOpener, decide_stop
 from streamlet.spouts.kafka.read_range import ReadPlace
 from streamlet.spouts.kafka.scheme import as_scheme
@@ -237,3 +237,130 @@ def test_a_loss_found_at_an_opening_is_counted() -> None:
     config = SpoutConfig(KafkaHosts("a:9092"), "t", id="g", fail_on_data_loss=False)
     ledger = opened_at(MovingLog(), config, stored=StoredOffset(170)).ledger
     assert (ledger.position, ledger.counts.lost) == (164, 6)
+
+
+# -- attempts: each opens partitions again -----------------------------------------------------------------------------
+
+
+class Claims:
+    """A store that keeps what is claimed, as a group does."""
+
+    def __init__(self) -> None:
+        self.stored: StoredOffset | None = StoredOffset(40)
+
+    def open(self, partition: Partition, broker: Any, topic_id: Any, decide: Any) -> Steps[StartDecision]:
+        decision = yield from decide(self.stored)
+        self.stored = StoredOffset(decision.offset, "id", topic_id, stop=decision.stop)
+        return decision
+
+    def where(self, partition: Partition) -> str:
+        return "the store"
+
+
+class Attempts:
+    """One opener over a log and a store."""
+
+    def __init__(self, *, until_caught_up: bool = False, **settings: Any) -> None:
+        self.log, self.store, self.topic_id = MovingLog(), Claims(), "old"
+        self.log.end = 1000
+        config = SpoutConfig(KafkaHosts("a:9092"), "t", id="g", fail_on_data_loss=False, **settings)
+        connections: Any = SimpleNamespace(register=lambda partition, broker: self.log)
+        store: Any = self.store
+        self.opener = PartitionOpener(
+            config,
+            as_scheme(config.scheme),
+            Owner("id", "name"),
+            connections,
+            store,
+            ManualClock(),
+            lambda: 0.5,
+            until_caught_up=until_caught_up,
+            opens_later=True,
+        )
+
+    def done(self, steps: Steps[Any]) -> Any:
+        activity = Activity(steps)
+        assert activity.poll()
+        return activity.take()
+
+    def open(self) -> PartitionManager:
+        manager = self.done(self.opener.open(P0, lambda: Broker("a"), lambda: self.topic_id, False))
+        assert isinstance(manager, PartitionManager)
+        return manager
+
+    def reset(self, manager: PartitionManager) -> Any:
+        return self.done(self.opener.reset(manager, lambda: Broker("a"), lambda: self.topic_id))
+
+
+P0 = Partition("t", 0)
+BOUNDED = [{"stop_offset": "latest"}, {"until_caught_up": True}]
+
+
+@pytest.mark.parametrize("settings", BOUNDED)
+def test_attempts_of_a_bounded_read_end_where_a_log_ended_that_was_cut(settings: dict[str, Any]) -> None:
+    """At a start: the stored offset lies ahead of the end."""
+    rig = Attempts(**settings)
+    first = rig.open()
+    assert first.end == 1000
+    rig.store.stored = StoredOffset(600, "id", "old", stop=first.stop)
+    rig.log.end = 500
+    for rig.log.end in (500, 800):
+        cut = rig.open()
+        assert (cut.ledger.position, cut.end) == (500, 500)
+
+
+@pytest.mark.parametrize("settings", BOUNDED)
+def test_the_next_attempt_of_a_bounded_read_ends_where_a_reset_found_the_end_of_its_log(
+    settings: dict[str, Any],
+) -> None:
+    """What is stored lies far below the cut."""
+    rig = Attempts(**settings)
+    first = rig.open()
+    first.buffer.position = 600
+    rig.log.end = 500
+    assert rig.reset(first) is None and first.closed
+    for rig.log.end in (500, 800):
+        again = rig.open()
+        assert (again.ledger.position, again.end) == (40, 500)
+
+
+def test_a_stop_that_was_written_as_an_offset_stays_in_a_log_that_was_cut() -> None:
+    rig = Attempts(stop_offset={0: 900})
+    first = rig.open()
+    first.buffer.position, rig.log.end = 600, 500
+    rig.reset(first)
+    assert rig.open().end == 900
+
+
+@pytest.mark.parametrize("settings", BOUNDED)
+def test_a_bounded_read_ends_at_the_end_of_a_topic_that_was_made_again(settings: dict[str, Any]) -> None:
+    rig = Attempts(**settings)
+    rig.open()
+    rig.topic_id, rig.store.stored = "new", None
+    for rig.log.end in (300, 350):
+        end = rig.open().end
+        assert end == 300
+
+
+def test_offsets_given_up_of_a_topic_that_was_made_again_count_apart_and_what_was_counted_stays() -> None:
+    """Of the old topic, too, what is given up later."""
+    rig = Attempts()
+    old = rig.open().ledger
+    old.passed_poison(50)
+    rig.topic_id, rig.store.stored = "new", StoredOffset(0)
+    new = rig.open().ledger
+    new.passed_poison(50)
+    old.passed_poison(51)
+    new.passed_poison(51)
+    assert new.counts.given_up == old.counts.given_up == 4
+
+
+def test_what_was_not_read_of_a_topic_that_is_gone_is_counted_and_its_offsets_are_forgotten() -> None:
+    """Where topics have no ids, only the coordinator knows."""
+    rig = Attempts()
+    old = rig.open().ledger
+    old.passed_poison(50)
+    rig.opener.topic_gone(P0, OffsetRange(60, 64))
+    new = rig.open().ledger
+    new.passed_poison(50)
+    assert (new.counts.given_up, new.counts.lost) == (2, 4)
