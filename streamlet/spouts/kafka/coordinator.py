@@ -347,6 +347,7 @@ class PartitionCoordinator:
         self._poll_openings()
         for manager in [one for one in self._ending if one.is_finished]:
             self._ending.remove(manager)
+            self._count_spoiled(manager)
             manager.closed = True
             self._changed()
         for partition, activity in list(self._resetting.items()):
@@ -574,7 +575,7 @@ class PartitionCoordinator:
             self._close(partition)
             return
         self._count_unread(manager)
-        manager.ending = True
+        manager.end_reading()
         self._ending.append(manager)
         self._let_go(partition)
         self._on_close(manager)
@@ -584,6 +585,12 @@ class PartitionCoordinator:
         if manager.unread is not None:
             log.error("%s: its topic was deleted; at least offsets %s are lost", manager.partition, manager.unread)
         self._opener.topic_gone(manager.partition, manager.unread)
+
+    def _count_spoiled(self, manager: PartitionManager) -> None:
+        gone = manager.spoiled
+        if gone is not None:
+            manager.ledger.counts.cut(gone)
+            log.error("%s: offsets %s came damaged, and their topic is gone: they are lost", manager.partition, gone)
 
     def _let_go(self, partition: Partition) -> None:
         self._leaders.pop(partition, None)

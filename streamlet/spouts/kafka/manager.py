@@ -656,6 +656,8 @@ class PartitionManager:
         """True once the task reads this partition no more; later answers for it are ignored."""
         self.ending = False
         """True once the topic was deleted: open records are finished, nothing is fetched or stored."""
+        self._fetched_to = 0
+        """Where the fetches ended when it was."""
         self.paused = False
         """True while somebody asked for it: nothing is emitted or fetched; acks and commits go on. See ``pause``."""
         self.poisoned: StreamletError | None = None
@@ -1062,6 +1064,17 @@ class PartitionManager:
         """The offsets that the log had and no fetch has brought; None: none."""
         first, end = self.buffer.position, self._read_end
         return OffsetRange(first, end) if first < end else None
+
+    def end_reading(self) -> None:
+        """Fetch and store nothing more: the topic is gone."""
+        self.ending, self._fetched_to = True, self.buffer.position
+
+    @property
+    def spoiled(self) -> OffsetRange | None:
+        """Offsets of a topic that is gone, fetched before that, and damaged; None: none."""
+        # Damage moves the buffer back, for another fetch. Here none follows.
+        first, end = self.buffer.position, self._fetched_to
+        return OffsetRange(first, end) if self.ending and first < end else None
 
     def wants_fetch(self) -> bool:
         """Return whether the broker should be asked for more."""

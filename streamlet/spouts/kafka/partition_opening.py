@@ -373,7 +373,7 @@ class PartitionOpener:
         # Rule: what was read of a topic that is gone is in memory, and is finished there: it has no other place. What
         # was cut off a log is read again as far as the log has it, so the old slot counts no more.
         if decision.reason is Reason.TOPIC_RECREATED:
-            manager.ending = True
+            manager.end_reading()
         else:
             manager.closed = True
         partition, stop = manager.partition, manager.stop

@@ -300,6 +300,9 @@ class KafkaSpout(Spout):
         """Fetch damaged bytes a second time; the same damage again stops the spout."""
         # Damage on the way from the broker goes away with another fetch, damage in the log stays.
         position = manager.ledger.position
+        if manager.ending:  # nothing is fetched of a topic that is gone; the coordinator counts it as lost
+            manager.damage = None
+            return
         if self._damaged.get(manager.partition) == position:
             raise error
         self._damaged[manager.partition] = position
@@ -429,7 +432,7 @@ class KafkaSpout(Spout):
 
     def _commit_presses(self) -> bool:
         for manager in self._managers:
-            if manager.commit_is_pressing:
+            if manager.commit_is_pressing and not manager.ending:
                 return True
         # A run that ends by itself need not wait for the timer: it is over when the last offset is committed.
         return self._until_caught_up and self._all_done() and not self._all_committed()

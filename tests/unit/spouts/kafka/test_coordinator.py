@@ -59,6 +59,13 @@ class Reader:
         return GlobalPartitionInformation("t", dict(self.leaders), self.by_position, self.topic_id)
 
 
+class Made(SimpleNamespace):
+    """A manager, as far as the coordinator knows it."""
+
+    def end_reading(self) -> None:
+        self.ending = True
+
+
 class Opener:
     """Opens at once, and remembers."""
 
@@ -87,12 +94,13 @@ class Opener:
         self.gone.append((partition, unread))
 
     def made(self, partition: Partition, topic_id: str | None) -> Any:
-        return SimpleNamespace(
+        return Made(
             partition=partition,
             closed=False,
             ending=False,
             is_finished=True,
             unread=None,
+            spoiled=None,
             topic_id=topic_id,
             ledger=SimpleNamespace(counts=PartitionCounters()),
         )
@@ -105,7 +113,7 @@ class Opener:
         self.judged_by.append(known)
         if known == manager.topic_id:
             return None
-        manager.ending = True
+        manager.end_reading()
         return self.made(manager.partition, known)
 
 
@@ -651,6 +659,21 @@ def test_what_was_not_read_of_a_deleted_topic_is_counted_as_lost(caplog: pytest.
     rig.poll(TOPIC_GONE_GRACE_S + 2)
     assert rig.opener.gone == [(b.partition, OffsetRange(3, 7))]
     assert "b-0: its topic was deleted; at least offsets [3, 6] (4 offsets) are lost" in caplog.text
+
+
+def test_what_was_damaged_of_a_deleted_topic_counts_as_lost_once_the_rest_is_done(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reader = TopicsReader({"a": {0: A}, "b": {0: A}})
+    rig = Rig(reader).start()
+    b = rig.it.get_manager(Partition("b", 0))
+    assert b is not None
+    vars(b).update(spoiled=OffsetRange(3, 7))
+    del reader.topics["b"]
+    rig.it.refresh()
+    rig.poll(TOPIC_GONE_GRACE_S + 2)
+    assert b.closed and b.ledger.counts.lost == 4
+    assert "b-0: offsets [3, 6] (4 offsets) came damaged, and their topic is gone: they are lost" in caplog.text
 
 
 def test_an_attempt_that_ends_with_a_deleted_topic_counts_what_was_not_read_of_it() -> None:

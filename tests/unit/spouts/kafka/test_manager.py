@@ -34,7 +34,7 @@ from streamlet.spouts.kafka.manager import (
     OffsetLedger,
     PartitionManager,
 )
-from streamlet.spouts.kafka.partition import Partition
+from streamlet.spouts.kafka.partition import OffsetRange, Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import FunctionScheme, RawScheme, Record, StringScheme
 from streamlet.tracking.window import PendingWindow
@@ -626,6 +626,22 @@ def test_a_damaged_batch_is_not_taken_for_an_empty_one() -> None:
     assert one.next(out) is NO_EMITTED
     assert isinstance(one.damage, CorruptRecord)
     assert (one.ledger.position, one.buffer.position, one.buffer.size_bytes) == (1, 1, 0)
+
+
+def test_what_is_damaged_of_a_topic_that_is_gone_is_named_for_it_cannot_be_fetched_again() -> None:
+    """Behind good records of the same answer, where no error is seen, and at its beginning."""
+
+    def batches(*good: RecordBatch) -> Iterator[RecordBatch]:
+        yield from good
+        raise CorruptRecord("bad crc at offset 1")
+
+    for good, position in (([batch(0, [b"a"])], 1), ([], 0)):
+        one, out = manager(), Out()
+        one.add(batches(*good), 10, 9, 12)
+        one.end_reading()
+        assert one.ending and one.unread == OffsetRange(9, 12) and one.spoiled is None
+        one.next(out)
+        assert one.spoiled == OffsetRange(position, 9) and not one.wants_fetch()
 
 
 def test_few_bytes_of_large_batches_are_unpacked_at_once() -> None:

@@ -14,6 +14,7 @@ from streamlet import Bolt, Topology
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import SettingError
 from streamlet.components.spout import FailReason, FailureCause, Spout
+from streamlet.kafka.errors import CorruptRecord
 from streamlet.model.paused import PausedPart
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, KeyValueScheme, Record, SpoutConfig
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
@@ -37,6 +38,7 @@ class Manager:
         self.asked: list[int] = []
         self.poisoned: Any = None
         self.damage: Any = None
+        self.ledger: Any = None
         self.closed = self.ending = self.paused = False
         self.commit_is_pressing = False
         self.acked: list[int] = []
@@ -89,6 +91,7 @@ class Rig:
         )
         self.managers = list(managers)
         self.commits = 0
+        self.pressing: list[bool] = []
         self.steps: list[str] = []
         self.spout._parts = SimpleNamespace(  # type: ignore[assignment]
             client=SimpleNamespace(
@@ -110,6 +113,7 @@ class Rig:
 
     def commit_poll(self, managers: Any, *, at_once: bool) -> None:
         self.commits += 1
+        self.pressing.append(at_once)
 
     def ask(self, times: int) -> list[int]:
         for _ in range(times):
@@ -336,3 +340,24 @@ def test_a_subclass_may_take_acks_one_by_one() -> None:
     spout._slots = {manager.slot: manager}  # type: ignore[assignment]
     spout.ack_many([(manager.slot, 5), (manager.slot, 6)])
     assert manager.acked == [5, 6]
+
+
+def test_records_of_a_topic_that_is_gone_press_for_no_commit() -> None:
+    """Their offset is stored no more: each turn would commit at once, as long as one of them is open."""
+    one = Manager(0, 0)
+    one.commit_is_pressing = True
+    rig = Rig(one)
+    rig.ask(1)
+    one.ending = True
+    rig.ask(1)
+    assert rig.pressing == [True, False]
+
+
+def test_damage_of_a_topic_that_is_gone_is_not_fetched_again() -> None:
+    one = Manager(0, 0)
+    one.ending, one.ledger = True, SimpleNamespace(position=4)
+    rig = Rig(one)
+    for _ in range(2):
+        one.damage = CorruptRecord("bad crc")
+        rig.ask(1)
+        assert one.damage is None
