@@ -218,6 +218,11 @@ class Attempt:
         if self.phase is not AttemptPhase.OFF:
             self._over(now_s)
 
+    def parted(self, now_s: float) -> None:
+        """Take in that offsets may mean other records now: failures of the old ones count no more."""
+        self.tries.clear()
+        self.lost(now_s)
+
     def given_up(self, now_s: float) -> None:
         """Take in that a record is passed over from now on."""
         self.lost(now_s)

@@ -98,7 +98,7 @@ class ExactlyOnce:
             manager.passed = manager.ledger.counts.too_often
 
     def _parted(self) -> None:
-        self.attempt.lost(self._now())
+        self.attempt.parted(self._now())
 
     def _pass_over(self, manager: PartitionManager, offset: int, what: str) -> None:
         error = PoisonRecord(manager.partition, offset, what)

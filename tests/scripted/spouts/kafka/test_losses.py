@@ -106,11 +106,23 @@ def test_counters_do_not_fall_when_another_manager_takes_over(cluster: FakeClust
     assert (one.spout.given_up_count(), row["given_up"], row["failed"], row["lost"]) == (1, 1, 2, 1)
 
 
-def attempt(one: Any, count: int) -> list[str]:
-    """Let the bolt that commits answer BEGIN; return the records that come then."""
-    one.until(lambda: any(values[0] == BEGIN for values, _ in one.tuples))
+def answer(one: Any, kind: str) -> None:
+    """Ack a tuple for the bolt that commits, in its place."""
+    one.until(lambda: any(values[0] == kind for values, _ in one.tuples))
     one.ack_all()
+
+
+def attempt(one: Any, count: int) -> list[str]:
+    """Let an attempt begin; return the records that come then."""
+    answer(one, BEGIN)
     return [values[0] for values, _ in one.take(count)]
+
+
+def fail_first(one: Any, count: int) -> None:
+    """Let an attempt begin, and the first of its records fail."""
+    answer(one, BEGIN)
+    one.spout.fail(one.take(count)[0][1])
+    answer(one, ASK)
 
 
 def test_an_attempt_whose_log_was_cut_ends_and_the_next_reads_what_there_is(cluster: FakeCluster, spout: Any) -> None:
@@ -134,11 +146,21 @@ def test_a_record_given_up_in_a_topic_that_was_made_again_since_passes_over_none
         retry_limit=1,
     )
     for count in (2, 1):  # an epoch after a failure has fewer
-        one.until(lambda: any(values[0] == BEGIN for values, _ in one.tuples))
-        one.ack_all()
-        one.spout.fail(one.take(count)[0][1])
-        one.until(lambda: any(values[0] == ASK for values, _ in one.tuples))
-        one.ack_all()
+        fail_first(one, count)
     assert attempt(one, 1) == ["b"] and one.spout.given_up_count() == one.status()["given_up"] == 1
     made_again(cluster, *"xy")
     assert attempt(one, 1) == ["x"] and one.spout.given_up_count() == 1
+
+
+def test_failures_of_a_record_count_for_no_other_at_its_offset(cluster: FakeCluster, spout: Any) -> None:
+    cluster.write(TOPIC, "a")
+    one = spout(
+        conf={"topology.delivery": "exactly-once", "topology.commit.interval.ms": 3_600_000},
+        on_poison="skip",
+        retry_limit=1,
+    )
+    fail_first(one, 1)
+    assert attempt(one, 1) == ["a"]
+    made_again(cluster, "x")
+    fail_first(one, 1)
+    assert attempt(one, 1) == ["x"] and one.spout.given_up_count() == 0
