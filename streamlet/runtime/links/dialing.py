@@ -7,13 +7,15 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.handshake import Hello, Refused
 from streamlet.runtime.links.silence import watch
-from streamlet.runtime.links.tls import LinkSocket, LinkTls
 from streamlet.runtime.links.wire import FrameReader, FrameWriter
+
+if TYPE_CHECKING:
+    from streamlet.runtime.links.tls import LinkSocket, LinkTls
 
 LinkAddress = tuple[str, str, int]
 """("unix", path, 0) or ("tcp", host, port)."""

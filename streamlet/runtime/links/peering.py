@@ -14,13 +14,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import LinkAddress, Secured, dial
 from streamlet.runtime.links.handshake import Hello, Refused
 from streamlet.runtime.links.links import SocketLinks
-from streamlet.runtime.links.tls import LinkTls
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
+
+if TYPE_CHECKING:
+    from streamlet.runtime.links.tls import LinkTls
 
 DIAL_AGAIN_S = 0.05
 """Seconds between two dials of one peer."""

@@ -11,12 +11,15 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from streamlet.base.notices import Notices
 from streamlet.runtime.links import dialing
 from streamlet.runtime.links.dialing import LinkAddress, PeerHungUp, Secured
 from streamlet.runtime.links.handshake import DEADLINE_S, Hello, Refused
-from streamlet.runtime.links.tls import LinkTls
+
+if TYPE_CHECKING:
+    from streamlet.runtime.links.tls import LinkTls
 
 MAX_UNPROVED = 64
 """Most connections in their handshake at once; a further one is closed."""

@@ -12,9 +12,12 @@ from __future__ import annotations
 import socket
 import struct
 import sys
+from typing import TYPE_CHECKING
 
 from streamlet.base.keep_alive import keep_alive
-from streamlet.runtime.links.tls import LinkSocket
+
+if TYPE_CHECKING:
+    from streamlet.runtime.links.tls import LinkSocket
 
 SILENT_S = 4.0
 """Seconds without one segment from the other machine after which a link is half-open. Told within five."""

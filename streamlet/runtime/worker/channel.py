@@ -9,13 +9,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamlet.base.backlog import Backlog
 from streamlet.runtime.links.silence import Silence, segments_in, silent_text
-from streamlet.runtime.links.tls import LinkSocket
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME, BadFrame, FrameReader, FrameWriter, pack, unpack
 from streamlet.runtime.worker.messages import Beat, Complaint, Event, Message, Raw, State, Unlinked, encode
+
+if TYPE_CHECKING:
+    from streamlet.runtime.links.tls import LinkSocket
 
 INHERITED_KEY = b"an inherited socket pair has no third party"
 

@@ -72,6 +72,7 @@ def test_a_paused_partition_stands_and_goes_on_where_it_was(
     run = Run(streamlet, kafka4, witness4, make_topic(kafka4, partitions=2))
     run.write(0, 100)
     run.until(lambda: run.numbers() == [[*range(100)]] * 2)
+    run.until(lambda: len(run.rows()) == 2)  # told with the next heartbeat
     part = ("--topic", run.topic, "--partition", "0")
     paused = streamlet("runs", "pause", run.name, *part, "--json")
     assert json.loads(paused.stdout)["paused"] == [f"lines {run.topic}/0"], paused.stderr

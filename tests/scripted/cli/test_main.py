@@ -55,4 +55,4 @@ def test_a_shell_completes_commands() -> None:
     }
     command = [sys.executable, "-P", "-m", "streamlet"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "plain,run\n"
+    assert done.stdout == "plain,run\nplain,runs\n"

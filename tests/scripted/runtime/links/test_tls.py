@@ -8,6 +8,8 @@ import select
 import selectors
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -336,3 +338,10 @@ def test_a_channel_is_read_by_one_thread_while_others_send(pair: tuple[TlsSocket
     for said in texts:
         for name in "ab":
             assert [text for text in said if text.startswith(name)] == [f"{name} {number}" for number in range(300)]
+
+
+def test_a_worker_that_does_not_encrypt_does_not_import_openssl() -> None:
+    """It costs each of them memory, and a moment of its start."""
+    program = "import sys, streamlet.runtime.worker.worker; print('ssl' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"
