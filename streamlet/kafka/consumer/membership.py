@@ -361,6 +361,11 @@ class Membership:
 
         Its leader shares out before it syncs; ``skip``: the shares stay (KIP-814).
         """
+        # Rule: as in Java, nothing becomes of a join whose member was lost while it was under way. The user is told of
+        # the loss and joins again, under the id that this answer has.
+        if self.state is not MemberState.PREPARING_REBALANCE:
+            return
+        self._waiting = True  # for the sync; a loss in between has ended the wait for the join
         self.generation, self.leads = generation, leads
         self.state = MemberState.COMPLETING_REBALANCE
         self._heard_s = self._beat_sent_s = self._taken_s = now_s

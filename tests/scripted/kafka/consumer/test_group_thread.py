@@ -136,6 +136,7 @@ def test_c5_a_static_leader_that_comes_back_watches_and_syncs_without_shares(lea
     done.complete(answer)
     synced: list[Sync] = []
     leader._send_sync = synced.append  # type: ignore[method-assign]
+    leader.membership.join((), 0.0)
     leader._join_answered(leader._joins, done)
     while (action := leader.membership.step(0.0)) is not None:
         leader._do(action)
@@ -174,6 +175,7 @@ def test_c5_a_share_of_an_older_generation_is_dropped(
         syncs = [future for request, future in sent if isinstance(request, SyncGroupRequest)]
         syncs[number].complete(share)
 
+    membership.join((), 0.0)
     membership.joined(first, False, {}, 0.0)
     do_all()
     if left:

@@ -273,6 +273,23 @@ def test_c5_a_search_for_the_coordinator_outlives_the_membership_that_began_it()
     assert steps(membership, 2.2) == []
 
 
+@pytest.mark.parametrize("heard", [False, True])
+def test_c5_a_join_whose_member_is_lost_while_it_is_under_way_asks_one_thing_at_a_time(heard: bool) -> None:
+    """A heartbeat of the generation before is refused; ``heard``: the user knows, and joins again before the answer."""
+    membership = stable()
+    assert steps(membership, 3.0) == [Heartbeat(FIRST)]
+    membership.join(PROTOCOLS, 3.0)
+    assert steps(membership, 3.0) == [Join("m-1", PROTOCOLS)]
+    membership.beat_answered(IllegalGeneration(), FIRST, 3.1)
+    assert isinstance(membership.news.pop(), MembershipLost)
+    if heard:
+        membership.join(PROTOCOLS, 3.1)
+    second = Generation(2, "m-1", "range")
+    membership.joined(second, False, {}, 3.2)
+    assert steps(membership, 60.0) == ([Sync(second, {})] if heard else [])
+    assert membership.generation.generation_id == (2 if heard else -1)
+
+
 class AnyGroup(RuleBasedStateMachine):
     """Answers of every kind at any time: the member asks one thing at a time, and is never stuck."""
 
