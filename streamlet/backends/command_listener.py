@@ -97,7 +97,7 @@ class CommandListener:
         asked = [answer for _, answer in self.waiting()]
         for answer in asked:
             answer.set_result(OVER)
-        # Closing ends their conversations: who asked is told first.
+        # Rule: first the answers. Closing the server cuts the connections on which they travel.
         deadline = time.monotonic() + LAST_WORDS_S
         while self._conversing and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -671,7 +671,7 @@ class RunCoordinator:
             return run_commands.RunAnswer(str(error))
         if paused != self.paused:
             self.paused = paused
-            # All that is paused, each time: a worker that starts later is told the same, and nothing depends on order.
+            # Rule: tell all that is paused, each time. Then a worker that starts later hears the same as the others.
             self._broadcast(messages.Paused(paused))
             self._say("warning", f"By a command, paused now: {', '.join(map(str, paused)) or 'nothing'}.", None, 0)
         return run_commands.RunAnswer(content={"paused": [str(one) for one in paused]})

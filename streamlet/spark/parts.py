@@ -49,8 +49,8 @@ def _write(frame: Any, place: Path) -> int:
     from pyspark.sql import Observation
     from pyspark.sql.functions import count, lit
 
-    # Rule: counted by the executors in the same job. Reading the files again would ask the same machines, each of which
-    # sees its own.
+    # Rule: let the executors count in the same job. To read the files again would ask the same machines, and each sees
+    # its own.
     observed = Observation()
     counted = frame.observe(observed, count(lit(1)).alias("rows"))
     counted.write.mode("append").option("maxRecordsPerFile", 0).parquet(place.as_uri())

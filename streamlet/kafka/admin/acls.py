@@ -291,7 +291,7 @@ def read_deleted(
             else:
                 stayed[binding] = kept
         told = sorted(gone, key=str)
-        # Rule: what was deleted is told also where something stayed: it is gone, and nobody could name it any more.
+        # Rule: tell the deleted ones even where others stayed. They are gone, and nobody could name them any more.
         if stayed and (told or fault is None):
             fault = admin_error(stayed, dict.fromkeys(told))
         answers.put(wanted, told, fault)

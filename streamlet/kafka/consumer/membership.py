@@ -361,8 +361,8 @@ class Membership:
 
         Its leader shares out before it syncs; ``skip``: the shares stay (KIP-814).
         """
-        # Rule: as in Java, nothing becomes of a join whose member was lost while it was under way. The user is told of
-        # the loss and joins again, under the id that this answer has.
+        # Rule: drop the answer to a join whose member was lost meanwhile, as Java does. The user hears of the loss and
+        # joins again, under the same id.
         if self.state is not MemberState.PREPARING_REBALANCE:
             return
         self._waiting = True  # for the sync; a loss in between has ended the wait for the join

@@ -717,7 +717,8 @@ class WorkerLoop:
         due = max(0.0, self.timers.next_due() - now)
         # Calls that wait for room, which an ack or a bolt of this very turn may have made. Those of paused spouts wait
         # for a command, which wakes the loop.
-        if self.other_threads.waiting > sum(len(spout.calls) for spout in self.spouts.values() if spout.paused):
+        waiting = self.other_threads.waiting
+        if waiting and waiting > sum(len(spout.calls) for spout in self.spouts.values() if spout.paused):
             return min(POLL_S, due)
         # A spout without a descriptor cannot wake the loop, so it is asked each millisecond. One that may not emit
         # waits for the ack that makes room, and that wakes the loop.

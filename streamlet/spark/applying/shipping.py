@@ -101,7 +101,7 @@ def import_from(zips: Collection[str]) -> None:
     sys.path[:] = [*others[:1], *ours, *others[1:]]
     shipped = {name: _zips_of(module) for name, module in list(sys.modules.items())}
     if any(found.difference(zips) for found in shipped.values()):
-        # All of them: a module that stays would hold on to what it imported from one that goes.
+        # Rule: drop all of them. A module that stays would keep its imports from one that goes.
         for name in [name for name, found in shipped.items() if found]:
             del sys.modules[name]
 

@@ -319,8 +319,8 @@ class PartitionOpener:
         return replace(decision, stop=decided if cut is None else _lowered(decided, cut))
 
     def _note_cut(self, partition: Partition, decision: StartDecision, bounds: LogBounds, topic_id: str | None) -> None:
-        # Rule: kept for all attempts to come. What is stored may lie below the cut, and nothing is lost by what the
-        # next attempt sees: it would wait for an end that the log may never have again.
+        # Rule: keep the cut for all later attempts. The stored offset may lie below it; the next attempt would then see
+        # no loss, and wait for an end that the log may never have again.
         if decision.reason in _CUT:
             self._cuts[partition, topic_id] = min(bounds.end, self._cuts.get((partition, topic_id), bounds.end))
 
