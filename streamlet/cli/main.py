@@ -21,6 +21,7 @@ COMMANDS = {
     "offsets": ("streamlet.cli.offsets:offsets", "Show and change where KafkaSpouts go on."),
     "dlq": ("streamlet.cli.dlq:dlq", "Show, replay and delete the dead letters of KafkaSpouts."),
     "consume": ("streamlet.cli.consume:consume", "Show the records of a Kafka topic."),
+    "pack": ("streamlet.cli.pack:pack", "Pack what Spark's executors lack into an archive."),
     "docs": ("streamlet.cli.docs:docs", "Show the pages of the documentation."),
     "dev": ("streamlet.cli.dev:dev", "Start, show and end a real ZooKeeper and Kafka on this machine."),
 }

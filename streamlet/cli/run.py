@@ -59,6 +59,12 @@ def _refused_as_json(error: Exception) -> None:
 @click.option("--master", metavar="URL", help="Spark's master.  [default: local-cluster[2,1,1024]]")
 @click.option("--spark", metavar="URL", help="Short for --backend spark --master URL.")
 @click.option(
+    "--archive",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Packages that Spark's executors lack, from `streamlet pack`.",
+)
+@click.option(
     "--workers", type=click.IntRange(min=1), help="How many workers.  [default: one a core but one, at most one a task]"
 )
 @click.option("-c", "pairs", multiple=True, metavar="KEY=VALUE", help="A setting, or COMPONENT.NAME=VALUE. Repeatable.")
@@ -97,6 +103,7 @@ def run(
     backend: str,
     master: str | None,
     spark: str | None,
+    archive: Path | None,
     workers: int | None,
     pairs: tuple[str, ...],
     config: Path | None,
@@ -117,13 +124,15 @@ def run(
         if spark is not None:
             backend, master = _of_spark(spark, master)
         _check_options(backend, master, workers, seconds)
+        if archive is not None and backend != "spark":
+            raise click.UsageError("--archive belongs to --backend spark.", click.get_current_context())
         topology = target.load()
         section = logging_in_file(config, topology) if config else None
         request = make_request(
             topology,
             [
                 *(given_in_file(config, topology) if config else []),
-                *_given_for_log(log_file, log_format),
+                *_given_by_options(log_file, log_format, archive),
                 *given_on_line(pairs),
             ],
             backend=backend,
@@ -165,8 +174,12 @@ def _keepers(request: RunRequest, section: dict[str, Any] | None, config: Path |
     return found
 
 
-def _given_for_log(file: Path | None, form: str | None) -> Given:
-    given = (("streamlet.log.file", file, "--log-file"), ("streamlet.log.format", form, "--log-format"))
+def _given_by_options(log_file: Path | None, log_format: str | None, archive: Path | None) -> Given:
+    given = (
+        ("streamlet.log.file", log_file, "--log-file"),
+        ("streamlet.log.format", log_format, "--log-format"),
+        ("streamlet.spark.archive", archive, "--archive"),
+    )
     return [one for one in given if one[1] is not None]
 
 

@@ -232,6 +232,12 @@ SETTINGS: dict[str, Setting] = {
             "how long a run waits for free task slots of a Spark cluster before it ends and says who holds them",
         ),
         Setting(
+            "streamlet.spark.archive",
+            _optional(_text),
+            None,
+            "an archive of `streamlet pack`, with the packages that executors lack",
+        ),
+        Setting(
             "streamlet.threads.queue.max",
             _at_least(int, 1),
             10_000,

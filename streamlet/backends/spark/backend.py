@@ -20,6 +20,8 @@ from streamlet.backends.spark import preflight
 from streamlet.backends.spark.jobs import SparkJobs, run_tasks, spark_thread
 from streamlet.backends.spark.launcher import SlotLauncher
 from streamlet.backends.spark.masters import DEFAULT_MASTER, check_slots, holders_text, parse_master, too_few_slots
+from streamlet.backends.spark.packing import Pack, read_pack
+from streamlet.backends.spark.parcels import Unpack, sent
 from streamlet.backends.spark.shipping import make_archive
 from streamlet.backends.spark.spark_session import (
     BIND_ADDRESS,
@@ -78,12 +80,14 @@ class SparkBackend:
             raise BadInput("Spark executors import the topology from its file; a topology without one runs inline.")
         preflight.check_packages(preflight.installed_versions())
         check_certificates(request.conf)  # before Spark starts, which takes its time
+        named = request.conf["streamlet.spark.archive"]
+        pack = None if named is None else read_pack(Path(named))
         archive = make_archive(request.file)
         with _quiet_py4j():
-            return self._run_on_session(archive, request, observer, stop, started)
+            return self._run_on_session(archive, pack, request, observer, stop, started)
 
     def _run_on_session(
-        self, archive: bytes, request: RunRequest, observer: Observer, stop: Stop, started: float
+        self, archive: bytes, pack: Pack | None, request: RunRequest, observer: Observer, stop: Stop, started: float
     ) -> RunResult:
         try:
             session = self._standing(request) or self._start(request, observer, stop)
@@ -95,10 +99,13 @@ class SparkBackend:
             if warning := preflight.overhead_warning(session.master, session.conf()):
                 observer.on_event(line_now("warning", warning, RUN_LOGGER))
             found = _await_slots(session, request, observer, stop)
-            _probe(session, request.workers, stop)
-            took = time.monotonic() - started
-            _say(observer, f"Spark is up after {took:.0f} s on {session.master}, with {found}")
-            return self._run(session, archive, request, observer, stop)
+            with contextlib.ExitStack() as parcels:
+                packages = None if pack is None else parcels.enter_context(sent(session, pack.file, "packages"))
+                _probe(session, request.workers, stop, pack, packages)
+                took = time.monotonic() - started
+                also = "" if pack is None else f" and the archive {pack}"
+                _say(observer, f"Spark is up after {took:.0f} s on {session.master}, with {found}{also}")
+                return self._run(session, archive, packages, request, observer, stop)
         except Cancelled:
             return _cancelled_result(started)
         finally:
@@ -125,7 +132,15 @@ class SparkBackend:
         name = f"streamlet {request.topology.name} ({request.file.name})"
         return open_session(master, name, self._debug, lambda: stop.asked, stop.on_kill, request.workers)
 
-    def _run(self, session: Session, archive: bytes, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
+    def _run(
+        self,
+        session: Session,
+        archive: bytes,
+        packages: Unpack | None,
+        request: RunRequest,
+        observer: Observer,
+        stop: Stop,
+    ) -> RunResult:
         assert request.file is not None
         coordinator = RunCoordinator(request, observer, stop, self._debug)
         stop.on_kill(lambda: shutil.rmtree(coordinator.directory, ignore_errors=True))
@@ -140,6 +155,7 @@ class SparkBackend:
             str(request.file.absolute()),
             folder,
             coordinator.certificate,
+            packages,
         )
         stop.on_kill(jobs.kill)
         host, binds = session.driver_host(), session.bind_host()
@@ -222,8 +238,10 @@ def _listener(session: Session) -> socket.socket:
         ) from error
 
 
-def _probe(session: Session, workers: int, stop: Stop) -> None:
-    """Check what each executor lacks, and start its Python daemon. Raises BadInput or Cancelled."""
+def _probe(
+    session: Session, workers: int, stop: Stop, pack: Pack | None = None, packages: Unpack | None = None
+) -> None:
+    """Check what each executor lacks, unpack and start its Python daemon. Raises BadInput or Cancelled."""
     found: list[str] = []
     failure: list[str] = []
     slots = sum(each.slots for each in session.executors()) or workers
@@ -231,12 +249,11 @@ def _probe(session: Session, workers: int, stop: Stop) -> None:
         listener.listen()
         host, port = listener.getsockname()[:2]
         address = host if session.bind_host() == session.driver_host() else session.driver_host(), port
-        task, group = preflight.make_probe(address), f"streamlet-preflight-{address[1]}"
+        task, group = preflight.make_probe(address, packages), f"streamlet-preflight-{address[1]}"
 
         def run_probe() -> None:
             try:
-                rows = run_tasks(session, task, "said string", min(slots, MOST_PROBES), group, "streamlet preflight")
-                found.extend(row["said"] for row in rows)
+                found.extend(run_tasks(session, task, min(slots, MOST_PROBES), group, "streamlet preflight"))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is explained below
                 failure.append(str(error))
 
@@ -256,7 +273,7 @@ def _probe(session: Session, workers: int, stop: Stop) -> None:
             )
     if failure:
         raise BadInput(preflight.explain_probe(failure[0]))
-    preflight.judge(preflight.read_reports(found), address, session.spark.version)
+    preflight.judge(preflight.read_reports(found), address, session.spark.version, pack)
 
 
 def _cancel_probe(session: Session, group: str, probe: threading.Thread) -> None:

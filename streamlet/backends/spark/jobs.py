@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from streamlet.backends.spark.parcels import Unpack
 from streamlet.backends.spark.preflight import error_line
-from streamlet.backends.spark.shipping import EXIT_SCHEMA, Slot, make_host
+from streamlet.backends.spark.shipping import Slot, make_host
 from streamlet.backends.spark.spark_session import Session
 
 
@@ -25,6 +26,7 @@ class SparkJobs:
         file: str,
         folder: str | None,
         certificate: bytes = b"",
+        packages: Unpack | None = None,
     ) -> None:
         self._session = session
         # A broadcast variable, not addPyFile: that cannot be taken back from a session that goes on, breaks the session
@@ -36,6 +38,7 @@ class SparkJobs:
         self._file = file
         self._folder = folder
         self._certificate = certificate
+        self._packages = packages
         self._running: set[str] = set()
         """Groups of the slots that run. Slots' threads write, ``kill`` reads a copy."""
 
@@ -44,13 +47,14 @@ class SparkJobs:
 
     def run(self, worker: int, epoch: int, address: tuple[str, int]) -> str:
         private = self._run_id, self._secret
-        slot = Slot(self._archive, address, *private, worker, epoch, self._file, self._folder, self._certificate)
+        place = self._file, self._folder
+        slot = Slot(self._archive, address, *private, worker, epoch, *place, self._certificate, self._packages)
         host = make_host(slot)
         group = self._group(worker, epoch)
         description = f"streamlet {self._topology}: worker {worker}, epoch {epoch}"
         self._running.add(group)
         try:
-            rows = run_tasks(self._session, host, EXIT_SCHEMA, 1, group, description)
+            rows = run_tasks(self._session, host, 1, group, description)
         except Exception as error:  # noqa: BLE001 - py4j and Spark raise a dozen kinds; the slot is gone with each
             said = str(error)
             if "cancelled" in said and group in said:
@@ -86,11 +90,14 @@ class SparkJobs:
             self._archive.destroy()
 
 
-def run_tasks(session: Session, task: Any, schema: str, count: int, group: str, description: str) -> list[Any]:
-    """Run ``task`` in ``count`` tasks of one job; return their rows. Blocks, so it runs on a thread of its own."""
+def run_tasks(session: Session, task: Any, count: int, group: str, description: str) -> list[Any]:
+    """Run ``task`` in ``count`` tasks of one job; return what they yield. Blocks, so it runs on a thread of its own."""
     context = session.context
     context.setJobGroup(group, description, interruptOnCancel=False)
-    rows: list[Any] = session.spark.range(0, count, 1, count).mapInArrow(task, schema).collect()
+    # Rule: an RDD, not a DataFrame. Its Python workers import no pyarrow and no pandas, which would have to be
+    # installed on the executors; and a list, for the rows of a range are read by Spark itself, which then gives the
+    # Python worker of a slot to the next task.
+    rows: list[Any] = context.parallelize([None] * count, count).mapPartitions(task).collect()
     return rows
 
 

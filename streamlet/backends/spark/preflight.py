@@ -19,23 +19,24 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.backends.spark.masters import Master
+from streamlet.backends.spark.packing import COMPILED, Pack, requirements_of
 from streamlet.base.errors import BadInput, WrongArgument
 
 OLDEST_JAVA = 17
 OLDEST_PYSPARK = (4, 1)
 REACH_S = 5.0
 """Seconds to reach an address, and to import the modules that are compiled."""
+KILL_ON_IDLE = "spark.python.worker.killOnIdleTimeout"
+IDLE_AFTER = "spark.python.worker.idleTimeoutSeconds"
 INSTALL = "pip install 'streamlet-storm[spark]'"
-LEAST_ADDRESS_SPACE_MIB = 2048
-"""Measured: a worker reserves 1.6 GiB, most of it for pyarrow's allocator, and at 1.4 GiB could start no thread."""
+LEAST_ADDRESS_SPACE_MIB = 256
+"""Measured: a worker with little in its bolts runs within it. pyarrow, where a component imports it, wants 1.6 GiB."""
 JVM_OVERHEAD_MIB, WORKER_MIB = 256, 160
 """Measured: what an executor's JVM uses beside its heap, and a Python worker with nothing in its bolts."""
 NO_CONNECT = (
     "A topology's workers dial a coordinator in the driver, and a session of Spark Connect has no driver of its own: "
     "run topologies with a classic session."
 )
-COMPILED = ("msgpack", "crc32c", "cramjam")
-"""Modules that every worker imports and that cannot travel: they are not pure Python."""
 
 
 def check_packages(versions: Mapping[str, str | None]) -> None:
@@ -157,6 +158,11 @@ def check_session(conf: Mapping[str, str], workers: int) -> None:
                 f"spark.dynamicAllocation.maxExecutors={most} allows {int(most) * slots} slots ({slots} an executor). "
                 f"Give --workers {max(1, int(most) * slots)}, or allow more executors."
             )
+    if conf.get(KILL_ON_IDLE) == "true" and conf.get(IDLE_AFTER, "0") not in ("0", "0s"):
+        raise BadInput(
+            f"The Spark session has {KILL_ON_IDLE}=true: Spark would kill each worker after {conf[IDLE_AFTER]} s, "
+            f"because its task reads no input. Start the session without it, or with {IDLE_AFTER}=0."
+        )
     check_memory(conf)
 
 
@@ -220,50 +226,52 @@ def mebibytes(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PythonReport:
-    """The report of one executor's Python.
-
-    ``missing`` is module -> error; ``reach`` says why the driver cannot be reached. ``versions``: pyspark, pyarrow and
-    pandas there.
-    """
+    """The report of one executor's Python. ``missing`` is module -> error; ``reach``: what keeps it from the driver."""
 
     host: str
     executable: str
+    platform: str
+    pyspark: str
     missing: Mapping[str, str]
     reach: str
-    versions: Mapping[str, str]
 
 
-def make_probe(address: tuple[str, int]) -> Callable[[Any], Any]:
-    """Make the function that looks around on an executor. It imports nothing of streamlet, which is not there yet."""
+def make_probe(address: tuple[str, int], packages: Callable[[], str] | None = None) -> Callable[[Any], Any]:
+    """Make the function that looks around on an executor. It imports nothing of streamlet, which is not there yet.
+
+    ``packages`` unpacks an archive of packages there: slots find it unpacked.
+    """
     modules, timeout_s = COMPILED, REACH_S
 
-    def probe(batches: Any) -> Any:
+    def probe(rows: Any) -> Any:
         import importlib
         import json
         import socket
         import sys
+        import sysconfig
 
-        import pandas
-        import pyarrow
         import pyspark
 
-        for _ in batches:  # consumed, so that this Python worker stays and the next task finds it warm
-            pass
+        before = list(sys.path)
+        if packages is None:
+            for _ in rows:  # consumed, so that this Python worker stays and the next task finds it warm
+                pass
+        else:
+            sys.path.insert(0, packages())
         missing = {}
         for name in modules:
             try:
                 importlib.import_module(name)
             except Exception as error:  # noqa: BLE001 - a broken build raises anything; it is reported
                 missing[name] = f"{type(error).__name__}: {error}"
+        sys.path[:] = before
         reach = ""
         try:
             socket.create_connection(address, timeout_s).close()
         except OSError as error:
             reach = str(error)
-        versions = {package.__name__: package.__version__ for package in (pyspark, pyarrow, pandas)}
         said = {"host": socket.gethostname(), "executable": sys.executable, "missing": missing, "reach": reach}
-        said["versions"] = versions
-        yield pyarrow.RecordBatch.from_pydict({"said": [json.dumps(said)]})
+        yield json.dumps({**said, "platform": sysconfig.get_platform(), "pyspark": pyspark.__version__})
 
     return probe
 
@@ -273,18 +281,12 @@ def read_reports(rows: Sequence[str]) -> list[PythonReport]:
     return [PythonReport(**json.loads(row)) for row in rows]
 
 
-def judge(reports: Sequence[PythonReport], address: tuple[str, int], pyspark: str) -> None:
+def judge(reports: Sequence[PythonReport], address: tuple[str, int], pyspark: str, archive: Pack | None = None) -> None:
     """Refuse what an executor lacks, with host, Python and remedy. ``pyspark``: the driver's version."""
     for report in reports:
         _judge_versions(report, pyspark)
         if report.missing:
-            names = ", ".join(report.missing)
-            first = next(iter(report.missing.values()))
-            raise BadInput(
-                f"The Python of the executors on {report.host} ({report.executable}) cannot import {names} ({first}). "
-                "streamlet itself travels there, compiled packages cannot. Install there: "
-                f"{report.executable} -m pip install {_requirements(report.missing)}"
-            )
+            raise BadInput(_without(report, archive))
         if report.reach:
             raise BadInput(
                 f"An executor on {report.host} cannot reach the driver at {address[0]}:{address[1]} ({report.reach}). "
@@ -293,33 +295,37 @@ def judge(reports: Sequence[PythonReport], address: tuple[str, int], pyspark: st
             )
 
 
+def _without(report: PythonReport, archive: Pack | None) -> str:
+    """Return the paragraph about modules that an executor's Python cannot import."""
+    names, first = ", ".join(report.missing), next(iter(report.missing.values()))
+    who = f"The Python of the executors on {report.host} ({report.executable})"
+    if archive is None:
+        wanted = " ".join(f"'{one}'" for one in requirements_of(list(report.missing)))
+        return (
+            f"{who} cannot import {names} ({first}). streamlet itself travels there; compiled packages travel in an "
+            "archive: `streamlet pack -o env.tar.gz` makes it, and --archive env.tar.gz takes it along. Or install "
+            f"them there: {report.executable} -m pip install {wanted}"
+        )
+    packed = archive.manifest.platform
+    if packed != report.platform:
+        return (
+            f"{archive.file} was packed on {packed}, and the executors on {report.host} are {report.platform}: {names} "
+            f"cannot be imported there ({first}). Make the archive on a machine like theirs: streamlet pack -o "
+            f"{archive.file.name}"
+        )
+    return (
+        f"{who} cannot import {names} from {archive.file} ({first}). Its operating system may be older than the one "
+        f"it was packed on: make the archive there, with streamlet pack -o {archive.file.name}, or install them there."
+    )
+
+
 def _judge_versions(report: PythonReport, pyspark: str) -> None:
-    there, where = report.versions, f"The Python of the executors on {report.host} ({report.executable})"
-    if _release(there["pyspark"]) != _release(pyspark):
+    if _release(report.pyspark) != _release(pyspark):
         raise BadInput(
-            f"{where} has pyspark {there['pyspark']} and this one has {pyspark}: the two speak to each other in a form "
-            "that may change between minor versions. Install the same on both sides: "
-            f"{report.executable} -m pip install 'pyspark=={pyspark}'"
+            f"The Python of the executors on {report.host} ({report.executable}) has pyspark {report.pyspark} and this "
+            f"one has {pyspark}: the two speak to each other in a form that may change between minor versions. Install "
+            f"the same on both sides: {report.executable} -m pip install 'pyspark=={pyspark}'"
         )
-    if _release(there["pandas"]) >= (3,):
-        raise BadInput(
-            f"{where} has pandas {there['pandas']}, which pyspark {there['pyspark']} does not support yet. Install an "
-            f"older one there: {report.executable} -m pip install 'pandas>=2.2,<3'"
-        )
-
-
-def _requirements(names: Mapping[str, str]) -> str:
-    """Return the requirements of this installation for these modules."""
-    wanted = {}
-    try:
-        lines = importlib.metadata.requires("streamlet-storm") or []
-    except importlib.metadata.PackageNotFoundError:
-        lines = []
-    for line in lines:
-        found = re.match(r"([A-Za-z0-9_.-]+)([^;]*)", line)
-        if found and "extra ==" not in line:
-            wanted[found[1].lower()] = found[0].strip().replace(" ", "")
-    return " ".join(f"'{wanted.get(name, name)}'" for name in names)
 
 
 def explain_probe(error: str) -> str:
@@ -331,11 +337,6 @@ def explain_probe(error: str) -> str:
             f"The executors run Python {versions[1]} and this is Python {versions[2]}: PySpark cannot run with "
             "different minor versions. Let PYSPARK_PYTHON name a Python "
             f"{versions[2]} on the executors, or start streamlet with Python {versions[1]}."
-        )
-    if found := re.search(r"(?:PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION)\] (.*?)(?:\n|$)", error):
-        return (
-            f"pyspark says of the Python of the executors: {found[1].rstrip('.')}. Install it beside the executors' "
-            "Python: python -m pip install 'pyarrow>=18' 'pandas>=2.2,<3'. Which Python they run, PYSPARK_PYTHON says."
         )
     if re.search(r"MemoryError|Cannot allocate memory|failed to map segment|std::bad_alloc", error):
         return (
@@ -351,8 +352,8 @@ def explain_probe(error: str) -> str:
     if found := re.search(r"No module named '?([\w.]+)'?", error):
         return (
             f"The Python of the executors cannot import {found[1]}, which pyspark itself needs there. Install it "
-            f"beside the executors' Python: python -m pip install {found[1]} (pandas: 'pandas>=2.2,<3'). Which Python "
-            "they run, PYSPARK_PYTHON says."
+            f"beside the executors' Python: python -m pip install {found[1]}. Which Python they run, PYSPARK_PYTHON "
+            "says."
         )
     return (
         f"Spark's executors could not run a first Python task: {error_line(error)} Check that PYSPARK_PYTHON "

@@ -1,7 +1,7 @@
 """Code for executors that have no streamlet: one archive, unpacked for one task.
 
-It travels as a broadcast variable and is removed after the task. Compiled packages cannot travel; ``preflight`` asks
-for them.
+It travels as a broadcast variable and is removed after the task. Compiled packages travel in an archive that the user
+has packed (``packing``), or are there: ``preflight`` asks for them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from streamlet.backends.spark.parcels import Unpack
 from streamlet.base.errors import BadInput
 from streamlet.base.python_files import package_files, python_files
 from streamlet.runtime.worker.loading import place_of, source_folder
@@ -26,9 +27,6 @@ PURE = ("streamlet", "kazoo")
 MAX_FILES = 2000
 MAX_BYTES = 32 << 20
 """Most bytes of the files that travel to the executors: beyond it the folder is hardly a program."""
-
-EXIT_SCHEMA = "status int, why string"
-"""Columns of the row that a slot's job returns when it ends."""
 
 
 def make_archive(file: Path) -> bytes:
@@ -95,6 +93,7 @@ class Slot:
     folder: str | None
     """Working directory for an executor on the driver's machine; None: its own."""
     certificate: bytes = b""
+    packages: Unpack | None = None
 
     def __repr__(self) -> str:
         return f"Slot(worker={self.worker}, epoch={self.epoch})"
@@ -106,7 +105,7 @@ def make_host(slot: Slot) -> Callable[[Any], Any]:
     It travels by value, with plain data: streamlet is not there yet. It never raises for an expected ending.
     """
     # Long: `host` travels by value, so all that it needs stands inside it.
-    archive, library, topology = slot.archive, LIBRARY, TOPOLOGY
+    archive, packages, library, topology = slot.archive, slot.packages, LIBRARY, TOPOLOGY
     root, _ = place_of(Path(slot.file))
     facts: dict[str, Any] = {
         "address": slot.address,
@@ -120,9 +119,9 @@ def make_host(slot: Slot) -> Callable[[Any], Any]:
         "certificate": slot.certificate,
     }
 
-    # `batches` is not read: Spark gives the Python worker of such a task to no other task, so no thread, module or
+    # `rows` is not read: Spark gives the Python worker of such a task to no other task, so no thread, module or
     # socket of this run meets the next one.
-    def host(batches: Any) -> Any:
+    def host(rows: Any) -> Any:
         import io
         import shutil
         import sys
@@ -130,7 +129,6 @@ def make_host(slot: Slot) -> Callable[[Any], Any]:
         import zipfile
         from pathlib import Path
 
-        import pyarrow
         from pyspark import SparkFiles, TaskContext
 
         status, why = 0, "its Python worker died, or its executor"
@@ -142,6 +140,8 @@ def make_host(slot: Slot) -> Callable[[Any], Any]:
                 zipfile.ZipFile(io.BytesIO(archive.value)).extractall(unpacked)
                 for name in [name for name in sys.modules if name.partition(".")[0] == "streamlet"]:
                     del sys.modules[name]  # another version, imported by an earlier task of this process
+                if packages is not None:
+                    sys.path.insert(0, packages())
                 sys.path.insert(0, str(unpacked / library))
                 from streamlet.backends.spark.slot import run_slot
 
@@ -149,8 +149,6 @@ def make_host(slot: Slot) -> Callable[[Any], Any]:
             finally:
                 sys.path[:] = before
                 shutil.rmtree(unpacked, ignore_errors=True)
-        yield pyarrow.RecordBatch.from_pydict(
-            {"status": pyarrow.array([status], pyarrow.int32()), "why": pyarrow.array([why], pyarrow.string())}
-        )
+        yield {"status": status, "why": why}
 
     return host

@@ -28,11 +28,10 @@ from streamlet.backends.spark.masters import (
     parse_master,
     read_master_page,
 )
-from streamlet.backends.spark.preflight import check_connect, check_given, explain_start
+from streamlet.backends.spark.preflight import KILL_ON_IDLE, check_connect, check_given, explain_start
 from streamlet.base.environment import environment
 from streamlet.base.errors import BadInput
 
-KILL_ON_IDLE = "spark.sql.execution.pyspark.udf.killOnIdleTimeout"
 LOOPBACK = "127.0.0.1"
 DRIVER_HOST = "spark.driver.host"
 BIND_ADDRESS = "spark.driver.bindAddress"
@@ -69,9 +68,6 @@ class Session:
         self.local = local
         self.process = process
         self.directory = directory
-        self._kill_on_idle = spark.conf.get(KILL_ON_IDLE, "false")
-        # A resident worker reads no input for as long as it lives; that is not idling.
-        spark.conf.set(KILL_ON_IDLE, "false")
 
     @property
     def master(self) -> str:
@@ -151,8 +147,6 @@ class Session:
     def close(self) -> None:
         """Stop our own session; leave another's as we found it."""
         if self.directory is None:
-            with contextlib.suppress(Exception):  # the JVM may be gone, and the setting with it
-                self.spark.conf.set(KILL_ON_IDLE, self._kill_on_idle)
             return
         _stop(self.spark, self.process)
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from streamlet.backends.spark import SparkBackend, preflight
 from streamlet.backends.spark.jobs import run_tasks, spark_thread
 from streamlet.backends.spark.launcher import SparkLost
 from streamlet.backends.spark.masters import DEFAULT_MASTER, parse_master
-from streamlet.backends.spark.spark_session import KILL_ON_IDLE, Session, open_session
+from streamlet.backends.spark.packing import make_pack
+from streamlet.backends.spark.spark_session import Session, open_session
 from streamlet.base.errors import BadInput
 from streamlet.base.log_line import LogLine
 from streamlet.model.settings import resolve
@@ -214,7 +216,7 @@ def test_slots_that_others_hold_are_not_waited_for(session: Session, tmp_path: P
 
     def run_it() -> None:
         with contextlib.suppress(Exception):  # cancelled below
-            run_tasks(session, sleeping, "said string", 1, "another", "nightly report")
+            run_tasks(session, sleeping, 1, "another", "nightly report")
 
     long = spark_thread(run_it, "another job")
     long.start()
@@ -230,20 +232,6 @@ def test_slots_that_others_hold_are_not_waited_for(session: Session, tmp_path: P
         long.join(PATIENCE_S)
 
 
-def test_a_session_that_kills_idle_workers_is_told_not_to_and_left_as_it_was(session: Session, tmp_path: Path) -> None:
-    """A resident worker reads nothing from Spark for as long as it lives."""
-    idle = "spark.sql.execution.pyspark.udf.idleTimeoutSeconds"
-    session.spark.conf.set(KILL_ON_IDLE, "true")
-    session.spark.conf.set(idle, "1")
-    try:
-        result = run(tmp_path, Watcher(), **{"numbers.count": 400, "numbers.per.second": 100.0})
-        assert session.spark.conf.get(KILL_ON_IDLE) == "true"
-    finally:
-        session.spark.conf.set(KILL_ON_IDLE, "false")
-        session.spark.conf.unset(idle)
-    assert [worker["epoch"] for worker in result.status.workers] == [1, 1]
-
-
 def test_executors_of_another_python_are_refused(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,33 +242,16 @@ def test_executors_of_another_python_are_refused(
         run(tmp_path, Watcher())
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "said"),
-    [
-        (
-            "pyarrow.py",
-            """raise ModuleNotFoundError("No module named 'pyarrow'")""",
-            r"cannot import pyarrow.*beside the executors' Python",
-        ),
-        ("sitecustomize.py", "import pandas; pandas.__version__ = '3.0.1'", r"has pandas 3\.0\.1.*'pandas>=2\.2,<3'"),
-        (
-            "sitecustomize.py",
-            "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 28,) * 2)",
-            r"no memory to start with.*spark\.executor\.pyspark\.memory",
-        ),
-    ],
-    ids=["pyarrow", "pandas", "memory"],
-)
-def test_what_the_python_of_executors_lacks_is_named_before_anything_runs(
-    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, said: str
+def test_what_pyspark_lacks_on_the_executors_is_named_before_anything_runs(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Python of the executors that finds ``file`` first, as if it had been installed otherwise."""
-    (tmp_path / file).write_text(f"{text}\n")
+    """A Python of the executors that finds another ``py4j`` first, as if it had been installed otherwise."""
+    (tmp_path / "py4j.py").write_text("""raise ModuleNotFoundError("No module named 'py4j'")\n""")
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}:$PYTHONPATH" exec {sys.executable} "$@"\n')
     python.chmod(0o755)
     monkeypatch.setattr(session.context, "pythonExec", str(python))
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=r"cannot import py4j.*beside the executors' Python"):
         run(tmp_path, Watcher())
     assert witness(tmp_path) == []
 
@@ -293,6 +264,25 @@ def test_a_package_that_executors_lack_is_named_with_host_and_command(
     said = f"on {socket.gethostname()} .*cannot import no_such_codec.*{sys.executable} -m pip install 'no_such_codec'"
     with pytest.raises(BadInput, match=said):
         run(tmp_path, Watcher())
+
+
+@pytest.fixture
+def bare_python(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors whose Python has no package at all; Spark brings its own."""
+    venv.create(tmp_path / "bare", with_pip=False)
+    monkeypatch.setattr(session.context, "pythonExec", str(tmp_path / "bare" / "bin" / "python"))
+
+
+@pytest.mark.usefixtures("bare_python")
+def test_a_bare_python_on_the_executors_is_refused_without_an_archive_and_serves_with_one(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"cannot import msgpack, crc32c, cramjam .*`streamlet pack.*--archive"):
+        run(tmp_path, Watcher())
+    archive = tmp_path / "env.tar.gz"
+    make_pack(archive, ["sortedcontainers"])
+    watcher = Watcher()
+    result = run(tmp_path, watcher, **{"streamlet.spark.archive": archive})
+    assert (result.reason, sorted(witness(tmp_path))) == ("caught_up", list(range(1000)))
+    assert any("task slots and the archive env.tar.gz (" in text for text in watcher.events)
 
 
 def test_neither_secret_nor_certificate_is_in_a_file_setting_environment_or_argument(

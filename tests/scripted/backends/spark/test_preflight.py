@@ -10,6 +10,7 @@ import pytest
 
 from streamlet.backends.spark import SparkBackend, preflight
 from streamlet.backends.spark.masters import parse_master
+from streamlet.backends.spark.packing import Manifest, Pack
 from streamlet.base.errors import BadInput, WrongArgument
 
 GOOD = {"pyspark": "4.3.0", "pyarrow": "26.0.1", "pandas": "2.3.3"}
@@ -74,6 +75,14 @@ def test_speculation_would_copy_a_worker() -> None:
         preflight.check_session({"spark.speculation": "true"}, 2)
 
 
+def test_a_session_that_kills_idle_python_workers_is_refused() -> None:
+    """A worker of a topology reads nothing from Spark for as long as it lives."""
+    kills = {"spark.python.worker.killOnIdleTimeout": "true"}
+    preflight.check_session(kills, 2)
+    with pytest.raises(BadInput, match=r"killOnIdleTimeout=true: .*after 30 s.*idleTimeoutSeconds=0"):
+        preflight.check_session({**kills, "spark.python.worker.idleTimeoutSeconds": "30"}, 2)
+
+
 def test_dynamic_allocation_that_may_never_have_enough_executors_is_refused() -> None:
     """Nobody would see why the missing workers do not come. Executors that hold a worker are never idle."""
     dynamic = {"spark.dynamicAllocation.enabled": "true", "spark.executor.cores": "2"}
@@ -86,8 +95,8 @@ def test_dynamic_allocation_that_may_never_have_enough_executors_is_refused() ->
 def test_a_limit_of_memory_within_which_no_worker_starts_is_refused() -> None:
     """Spark divides it by the cores of an executor."""
     preflight.check_memory({"spark.executor.pyspark.memory": "4g", "spark.executor.cores": "2"})
-    with pytest.raises(BadInput, match=r"pyspark\.memory=1g .*of 4 cores to 256 MiB.*at least 8192m"):
-        preflight.check_memory({"spark.executor.pyspark.memory": "1g", "spark.executor.cores": "4"})
+    with pytest.raises(BadInput, match=r"pyspark\.memory=512m .*of 4 cores to 128 MiB.*at least 1024m"):
+        preflight.check_memory({"spark.executor.pyspark.memory": "512m", "spark.executor.cores": "4"})
     with pytest.raises(BadInput, match=r"'lots' is not a size of memory"):
         preflight.check_memory({"spark.executor.pyspark.memory": "lots"})
 
@@ -119,37 +128,46 @@ def test_what_is_no_session_is_refused_where_it_is_given() -> None:
         SparkBackend("local")
 
 
-def test_a_compiled_package_that_an_executor_lacks_is_named() -> None:
-    missing = {"crc32c": "ModuleNotFoundError: No module"}
-    report = preflight.PythonReport("node7", "/opt/py/bin/python", missing, "", GOOD)
-    with pytest.raises(BadInput, match=r"node7 .*cannot import crc32c .*/opt/py/bin/python -m pip install 'crc32c"):
-        preflight.judge([report], ("10.0.0.1", 5), "4.3.1")
+def report(missing: dict[str, str] | None = None, reach: str = "", pyspark: str = "4.3.0") -> preflight.PythonReport:
+    return preflight.PythonReport("node7", "/opt/py", "linux-x86_64", pyspark, missing or {}, reach)
 
 
-def test_an_executor_that_cannot_reach_the_driver() -> None:
-    report = preflight.PythonReport("node7", "python", {}, "timed out", GOOD)
-    with pytest.raises(BadInput, match=r"node7 cannot reach the driver at 10\.0\.0\.1:5 \(timed out\)"):
-        preflight.judge([report], ("10.0.0.1", 5), "4.3.1")
+WITHOUT = {"crc32c": "ModuleNotFoundError: No module"}
+THERE = ("10.0.0.1", 5)
+
+
+def test_a_compiled_package_that_an_executor_lacks_is_named_with_both_remedies() -> None:
+    with pytest.raises(BadInput, match=r"node7 .*crc32c .*`streamlet pack.*--archive.*/opt/py -m pip install 'crc32c"):
+        preflight.judge([report(WITHOUT)], THERE, "4.3.1")
 
 
 @pytest.mark.parametrize(
-    ("versions", "said"),
+    ("platform", "said"),
     [
-        ({"pyspark": "4.1.2"}, r"node7 \(/py\) has pyspark 4\.1\.2 and this one has 4\.3\.1.*'pyspark==4\.3\.1'"),
-        ({"pandas": "3.0.1"}, r"node7 \(/py\) has pandas 3\.0\.1.*/py -m pip install 'pandas>=2\.2,<3'"),
+        ("linux-aarch64", r"env\.tar\.gz was packed on linux-aarch64, and the executors on node7 are linux-x86_64"),
+        ("linux-x86_64", r"node7 .*cannot import crc32c from env\.tar\.gz .*may be older"),
     ],
 )
-def test_packages_of_the_executors_that_do_not_fit_are_named(versions: dict[str, str], said: str) -> None:
-    report = preflight.PythonReport("node7", "/py", {}, "", {**GOOD, **versions})
+def test_an_archive_that_does_not_serve_an_executor_is_named_with_the_platforms(platform: str, said: str) -> None:
+    pack = Pack(Path("env.tar.gz"), Manifest("0.1.0", "3.11", platform, {"crc32c": "2.7"}))
     with pytest.raises(BadInput, match=said):
-        preflight.judge([report], ("10.0.0.1", 5), "4.3.1")
+        preflight.judge([report(WITHOUT)], THERE, "4.3.1", pack)
+
+
+def test_an_executor_that_cannot_reach_the_driver() -> None:
+    with pytest.raises(BadInput, match=r"node7 cannot reach the driver at 10\.0\.0\.1:5 \(timed out\)"):
+        preflight.judge([report(reach="timed out")], THERE, "4.3.1")
+
+
+def test_another_pyspark_on_an_executor_is_named() -> None:
+    said = r"node7 \(/opt/py\) has pyspark 4\.1\.2 and this one has 4\.3\.1.*'pyspark==4\.3\.1'"
+    with pytest.raises(BadInput, match=said):
+        preflight.judge([report(pyspark="4.1.2")], THERE, "4.3.1")
 
 
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        ("[PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be installed; however, it was not found.", "'pyarrow>=18'"),
-        ("[UNSUPPORTED_PACKAGE_VERSION] Pandas >= 2.2.0 must be installed; however, 1.5", "Pandas >= 2.2.0 must"),
         ("ImportError: libarrow.so: failed to map segment from shared object", "spark.executor.pyspark.memory"),
         ("java.io.InvalidClassException: a.B; local class incompatible", "another version of Spark"),
     ],

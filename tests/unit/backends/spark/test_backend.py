@@ -104,7 +104,7 @@ def test_a_stop_during_the_check_leaves_no_job_in_the_session(monkeypatch: pytes
     session, stop = ProbedSession(), Stop()
     stop.ask()
 
-    def run_tasks(given: ProbedSession, task: object, schema: str, count: int, group: str, description: str) -> None:
+    def run_tasks(given: ProbedSession, task: object, count: int, group: str, description: str) -> None:
         given.run_tasks(group)
 
     monkeypatch.setattr(backend, "run_tasks", run_tasks)

@@ -1,0 +1,248 @@
+"""Archives of compiled and other packages for executors that have Python alone.
+
+pip makes the folder of packages, and tar the archive. A manifest stands first in it and is compared before anything
+runs.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.metadata
+import importlib.util
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import tomllib
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from streamlet.base.errors import BadInput
+
+MANIFEST = "streamlet-pack.json"
+COMPILED = ("msgpack", "crc32c", "cramjam")
+"""Modules that every worker imports and that do not travel with the run: they are not pure Python."""
+
+DISTRIBUTION = "streamlet-storm"
+SCRIPT_BLOCK = re.compile(r"(?m)^# /// script\s*$\n(?P<lines>(?:^#(?:| .*)$\n)+?)^# ///\s*$")
+"""Metadata at the top of a script, as the Python packaging specifications have it ("inline script metadata")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """An archive's origin and content."""
+
+    streamlet: str
+    python: str
+    platform: str
+    packages: Mapping[str, str]
+    """Name -> version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """An archive that was read and found to fit."""
+
+    file: Path
+    manifest: Manifest
+    size: int = 0
+
+    def __str__(self) -> str:
+        return told(self.file, self.manifest, self.size)
+
+
+def told(file: Path, manifest: Manifest, size: int) -> str:
+    """Return name, packages and size of an archive in words."""
+    count = len(manifest.packages)
+    return f"{file.name} ({count} package{'' if count == 1 else 's'}, {size / (1 << 20):.1f} MiB)"
+
+
+def python_here() -> str:
+    """Return the minor version of this Python."""
+    return f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def streamlet_here() -> str:
+    """Return the version of this streamlet; empty for a source tree that is not installed."""
+    try:
+        return importlib.metadata.version(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+# -- making ----------------------------------------------------------------------------------------------------------
+
+
+def make_pack(output: Path, requirements: Sequence[str] = (), files: Sequence[Path] = ()) -> Manifest:
+    """Write an archive of the packages that workers want.
+
+    ``requirements`` and ``files`` are added, as pip takes them. A package that is installed here is packed in the
+    version that is here.
+    Raises BadInput.
+    """
+    if importlib.util.find_spec("pip") is None:
+        raise BadInput(
+            f"Packing lets pip install into a folder, and this Python ({sys.executable}) has no pip. Install it with: "
+            f"{sys.executable} -m ensurepip"
+        )
+    wanted = [*requirements_of(COMPILED), *requirements]
+    with tempfile.TemporaryDirectory(prefix="slt-pack-") as made:
+        folder = Path(made) / "packages"
+        constraints = Path(made) / "constraints.txt"
+        constraints.write_text("".join(f"{line}\n" for line in _installed_here()))
+        _install(folder, wanted, files, constraints)
+        shutil.rmtree(folder / "bin", ignore_errors=True)  # commands, which begin with the path of this Python
+        manifest = Manifest(
+            streamlet_here(), python_here(), sysconfig.get_platform(), dict(sorted(_packages_in(folder)))
+        )
+        _write(output, folder, manifest)
+    return manifest
+
+
+def _install(folder: Path, wanted: Sequence[str], files: Sequence[Path], constraints: Path) -> None:
+    # Not compiled: the archive is smaller, and an executor keeps what it has compiled as long as it lives.
+    pip = [sys.executable, "-m", "pip", "install", "--no-compile", "--quiet", "--no-input"]
+    listed = [word for file in files for word in ("--requirement", str(file))]
+    done = subprocess.run(
+        [*pip, "--disable-pip-version-check", "--target", str(folder), "-c", str(constraints), *listed, *wanted],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")] or done.stderr.splitlines()
+        raise BadInput(
+            f"pip could not install what is to be packed: {' '.join(said[:3]) or 'it says nothing.'} Each package "
+            "that is installed here is wanted in the version that is here, so that a topology meets the same there."
+        )
+
+
+def _installed_here() -> Iterator[str]:
+    """Yield the packages of this Python as constraints of pip."""
+    for found in importlib.metadata.distributions():
+        # A version with a local part ("+cpu") is on no index: pip is to choose there.
+        if found.metadata["Name"] not in (None, DISTRIBUTION) and "+" not in found.version:
+            yield f"{found.metadata['Name']}=={found.version}"
+
+
+def _packages_in(folder: Path) -> Iterator[tuple[str, str]]:
+    for found in importlib.metadata.distributions(path=[str(folder)]):
+        yield found.metadata["Name"], found.version
+
+
+def _write(output: Path, folder: Path, manifest: Manifest) -> None:
+    """Write the archive: the same packages give the same bytes."""
+    partial = output.with_name(f".{output.name}.part")
+    try:
+        with (
+            partial.open("wb") as file,
+            gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w") as archive,
+        ):
+            _add(archive, MANIFEST, json.dumps(asdict(manifest), indent=1).encode())
+            for path in sorted(folder.rglob("*")):
+                if path.is_file():
+                    archive.add(path, str(path.relative_to(folder)), recursive=False, filter=_anonymous)
+        partial.replace(output)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise BadInput(f"{output} cannot be written: {error.strerror}. Name another file with -o.") from error
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    member.mtime = 0
+    return member
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    archive.addfile(member, io.BytesIO(content))
+
+
+def requirements_of(modules: Sequence[str]) -> list[str]:
+    """Return this installation's requirements for modules."""
+    wanted = {}
+    try:
+        lines = importlib.metadata.requires(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        lines = []
+    for line in lines:
+        found = re.match(r"([A-Za-z0-9_.-]+)([^;]*)", line)
+        if found and "extra ==" not in line:
+            wanted[found[1].lower()] = found[0].strip().replace(" ", "")
+    return [wanted.get(name, name) for name in modules]
+
+
+def script_requirements(file: Path) -> list[str]:
+    """Return the ``dependencies`` that a file's script metadata names. Raises BadInput."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{file} cannot be read: {error}.") from error
+    found = SCRIPT_BLOCK.search(text)
+    if found is None:
+        return []
+    lines = [line[2:] if line.startswith("# ") else line[1:] for line in found["lines"].splitlines()]
+    try:
+        named = tomllib.loads("\n".join(lines)).get("dependencies", [])
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"The block `# /// script` of {file} is not valid TOML: {error}.") from error
+    if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
+        raise BadInput(f'The block `# /// script` of {file} wants `dependencies = ["NAME", ...]`, a list of texts.')
+    return named
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_pack(file: Path) -> Pack:
+    """Read an archive's manifest and compare it with what runs here. Raises BadInput."""
+    again = f"`streamlet pack -o {file}` makes one."
+    try:
+        with tarfile.open(file, mode="r:gz") as archive:
+            manifest = _manifest_in(file, archive)
+            for _ in archive:  # to the end: half an archive is told here, not by an executor
+                pass
+        size = file.stat().st_size
+    except FileNotFoundError as error:
+        raise BadInput(f"There is no archive {file}: {again}") from error
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, TypeError) as error:
+        raise BadInput(f"{file} was not made by `streamlet pack`, or is damaged ({error}): {again}") from error
+    check_manifest(file, manifest)
+    return Pack(file, manifest, size)
+
+
+def _manifest_in(file: Path, archive: tarfile.TarFile) -> Manifest:
+    first = archive.next()
+    content = archive.extractfile(first) if first is not None and first.name == MANIFEST else None
+    if content is None:
+        raise BadInput(
+            f"{file} was not made by `streamlet pack`: it does not begin with {MANIFEST}. Make one with `streamlet "
+            f"pack -o {file}`; other environments are handed to Spark itself, with spark.archives and PYSPARK_PYTHON."
+        )
+    return Manifest(**json.load(content))
+
+
+def check_manifest(file: Path, manifest: Manifest) -> None:
+    """Refuse an archive of another Python or streamlet. Raises BadInput."""
+    again = f"Make it again with this one: streamlet pack -o {file}"
+    if manifest.python != python_here():
+        raise BadInput(
+            f"{file} was packed with Python {manifest.python} and this is Python {python_here()}: a compiled package "
+            f"of one cannot be imported by the other. {again}"
+        )
+    if manifest.streamlet != streamlet_here():
+        raise BadInput(
+            f"{file} was packed by streamlet {manifest.streamlet} and this is {streamlet_here()}, which may want other "
+            f"packages. {again}"
+        )

@@ -1,0 +1,97 @@
+"""Archives of packages: made by pip from wheels on the disk, and compared."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from streamlet.backends.spark import packing
+from streamlet.base.errors import BadInput
+from tests.wheels import wheel
+
+
+@pytest.fixture(autouse=True)
+def without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "COMPILED", ())
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+
+
+def test_an_archive_has_what_is_required_and_says_so_first(tmp_path: Path) -> None:
+    """The same packages give the same bytes."""
+    listed = tmp_path / "requirements.txt"
+    listed.write_text(f"{wheel(tmp_path, 'listed')}\n")
+    tiny = str(wheel(tmp_path))
+    for name in ("one.tar.gz", "two.tar.gz"):
+        made = packing.make_pack(tmp_path / name, [tiny], [listed])
+    assert dict(made.packages) == {"listed": "1.5", "tiny": "1.5"}
+    assert (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "two.tar.gz").read_bytes()
+    read = packing.read_pack(tmp_path / "one.tar.gz")
+    assert read.manifest == made and str(read).startswith("one.tar.gz (2 packages, ")
+    with tarfile.open(tmp_path / "one.tar.gz") as archive:
+        names = archive.getnames()
+    assert names[0] == packing.MANIFEST and "tiny/__init__.py" in names and "tiny/__pycache__" not in str(names)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"python": "3.99"}, r"packed with Python 3\.99 and this is Python 3\.\d+: .*streamlet pack -o .*env\.tar\.gz"),
+        ({"streamlet": "0.0.9"}, r"packed by streamlet 0\.0\.9 and this is \d.*streamlet pack -o .*env\.tar\.gz"),
+    ],
+)
+def test_an_archive_of_another_python_or_streamlet_is_refused(
+    tmp_path: Path, changed: dict[str, str], said: str
+) -> None:
+    packing.make_pack(tmp_path / "env.tar.gz", [str(wheel(tmp_path))])
+    made = packing.read_pack(tmp_path / "env.tar.gz").manifest
+    with pytest.raises(BadInput, match=said):
+        packing.check_manifest(tmp_path / "env.tar.gz", replace(made, **changed))
+
+
+def another_archive(path: Path) -> None:
+    with tarfile.open(path, "w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("bin/python"), io.BytesIO(b""))
+
+
+def half_of_one(path: Path) -> None:
+    packing.make_pack(path, [str(wheel(path.parent))])
+    path.write_bytes(path.read_bytes()[:40])
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path: None, r"There is no archive .*`streamlet pack -o"),
+        (lambda path: path.write_bytes(b"no archive"), r"was not made by `streamlet pack`, or is damaged"),
+        (half_of_one, r"was not made by `streamlet pack`, or is damaged"),
+        (another_archive, r"does not begin with streamlet-pack\.json.*spark\.archives and PYSPARK_PYTHON"),
+    ],
+    ids=["none", "no archive", "half", "another"],
+)
+def test_what_is_no_archive_of_ours_is_named(tmp_path: Path, make: object, said: str) -> None:
+    make(tmp_path / "env.tar.gz")  # type: ignore[operator]
+    with pytest.raises(BadInput, match=said):
+        packing.read_pack(tmp_path / "env.tar.gz")
+
+
+def test_what_pip_cannot_get_is_told_in_its_words_and_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"pip could not install .*ERROR: .*no-such-package"):
+        packing.make_pack(tmp_path / "env.tar.gz", ["no-such-package"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_topology_file_names_its_packages_in_its_script_block(tmp_path: Path) -> None:
+    """As other tools read them off a script."""
+    file = tmp_path / "top.py"
+    file.write_text("x = 1\n")
+    assert packing.script_requirements(file) == []
+    file.write_text('# /// script\n# requires-python = ">=3.11"\n# dependencies = [\n#   "tiny==1.5",\n# ]\n# ///\n')
+    assert packing.script_requirements(file) == ["tiny==1.5"]
+    for block, said in (("dependencies = 3", "a list of texts"), ("dependencies = [", "not valid TOML")):
+        file.write_text(f"# /// script\n# {block}\n# ///\n")
+        with pytest.raises(BadInput, match=said):
+            packing.script_requirements(file)
