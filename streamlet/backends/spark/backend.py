@@ -170,14 +170,21 @@ class SparkBackend:
 
 @contextlib.contextmanager
 def _quiet_py4j() -> Iterator[None]:
-    """Keep py4j's debug lines out of logs while entered."""
-    logger = logging.getLogger("py4j")
+    """Keep py4j's debug lines and tracebacks out of logs while entered."""
+    logger, root = logging.getLogger("py4j"), logging.getLogger()
     before = logger.level
     logger.setLevel(logging.WARNING)
+    root.addFilter(_is_not_of_py4j)
     try:
         yield
     finally:
+        root.removeFilter(_is_not_of_py4j)
         logger.setLevel(before)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    # Each call that a dead JVM interrupts logs a traceback on the root logger, and raises: who made the call tells it.
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _say(observer: Observer, text: str) -> None:

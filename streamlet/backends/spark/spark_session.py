@@ -335,7 +335,10 @@ class _Opening:
         # Not before the launch, which would hide what the user's file says.
         for key, value in self._settings_here(whole.get(DRIVER_HOST, None)).items():
             whole.set(key, value)
-        self.spark = SparkSession(SparkContext(conf=whole, gateway=gateway))
+        context = SparkContext(conf=whole, gateway=gateway)
+        # It prints a traceback when the JVM dies, which the run tells in a sentence.
+        context._accumulatorServer.handle_error = lambda *of_request: None
+        self.spark = SparkSession(context)
 
     def _settings(self) -> dict[str, str]:
         settings = {"spark.speculation": "false", "spark.ui.showConsoleProgress": "false", KILL_ON_IDLE: "false"}

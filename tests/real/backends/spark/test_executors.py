@@ -320,8 +320,12 @@ def test_neither_secret_nor_certificate_is_in_a_file_setting_environment_or_argu
 
 
 @pytest.mark.faults
-def test_without_its_jvm_a_run_ends_and_says_so(session: Session, tmp_path: Path) -> None:
-    """The last test of the session. Restarting slots on nothing would only delay the news."""
+def test_without_its_jvm_a_run_ends_and_says_so(
+    session: Session, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In a sentence, without tracebacks of libraries. The last test of the session. Restarting slots on nothing would
+    only delay the news.
+    """
 
     def kill(status: RunStatus) -> None:
         if status.state == "running" and session.process is not None:
@@ -330,6 +334,8 @@ def test_without_its_jvm_a_run_ends_and_says_so(session: Session, tmp_path: Path
     with pytest.raises(SparkLost, match="driver JVM ended"):
         run(tmp_path, Watcher(kill), **{"numbers.count": 100_000, "numbers.per.second": 500.0})
     wait_for_the_end(session)
+    said = capfd.readouterr()
+    assert "Traceback" not in caplog.text + said.out + said.err
 
 
 def wait_for_the_end(session: Session) -> None:
