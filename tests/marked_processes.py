@@ -78,6 +78,30 @@ def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def descendants(pid: int) -> list[int]:
+    """Every process that came from this one; a daemon that left it counts by its session's first process."""
+    children: dict[int, list[int]] = {}
+    for each in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        try:
+            children.setdefault(parent(each), []).append(each)
+        except OSError:
+            continue
+    found, todo = [], [pid]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is there; a zombie that waits for its parent is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Callable[..., Marked]]:
     """Starts ``streamlet run`` in a folder and with a temporary folder of its own; ends what is left of it."""

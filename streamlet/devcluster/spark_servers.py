@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from streamlet.devcluster.errors import ClusterFailed, SparkMissing
 from streamlet.devcluster.installation import Progress, find_java, silent
@@ -159,35 +160,8 @@ class SparkServers:
     def _command(
         self, home: Path, java_home: Path, folder: Path, name: str, port: int, page: int, master: int
     ) -> list[str]:
-        where = ["--host", self.host, "--port", str(port), "--webui-port", str(page)]
-        if name == MASTER:
-            main = ["org.apache.spark.deploy.master.Master", *where]
-        else:
-            size = ["--cores", str(self._cores), "--memory", f"{MEMORY_OF_WORKER_MIB}m"]
-            main = ["org.apache.spark.deploy.worker.Worker", *where, *size, f"spark://{self.host}:{master}"]
-        settings = {
-            # Spark would take the next free port, sixteen times, where nobody looks for it.
-            "spark.port.maxRetries": "0",
-            # A master that is started again knows its workers and applications.
-            "spark.deploy.recoveryMode": "FILESYSTEM",
-            "spark.deploy.recoveryDirectory": str(folder / "recovery"),
-            "spark.master.rest.enabled": "false",  # a second way in, which nobody here takes
-            "java.io.tmpdir": str(folder),
-        }
-        options = " ".join([*SMALL_FLAGS, "-XX:-UsePerfData", *(f"-D{key}={value}" for key, value in settings.items())])
-        environ = {
-            "JAVA_HOME": str(java_home),
-            "SPARK_HOME": str(home),
-            "SPARK_CONF_DIR": str(folder),  # not the user's: it may name other directories and ports
-            "SPARK_LOCAL_IP": self.host,  # pages too listen there only
-            "SPARK_WORKER_DIR": str(folder / "work"),
-            "SPARK_LOCAL_DIRS": str(folder / "local"),
-            "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": options,
-        }
-        # `env` and Spark's script each become what they start: the keeper's child is the JVM in the end.
-        pairs = [f"{key}={value}" for key, value in environ.items()]
-        return ["/usr/bin/env", *pairs, str(home / "bin" / "spark-class"), *main]
+        url = None if name == MASTER else f"spark://{self.host}:{master}"
+        return server_command(home, java_home, folder, self.host, port, page, url, self._cores)
 
     def _start(self, numbers: Sequence[int]) -> None:
         started = [number for number in numbers if number == 0]
@@ -245,6 +219,53 @@ class SparkServers:
             f"{log_tail(member.log)} Look for a full disk, too little memory (256 MB each) or another process on one "
             "of those ports."
         )
+
+
+def server_command(
+    home: Path,
+    java_home: Path,
+    folder: Path,
+    host: str,
+    port: int,
+    page: int,
+    master: str | None,
+    cores: int = CORES_OF_WORKER,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
+    """Return the command of a server: a worker of ``master``, or, with None, a master.
+
+    ``more``: settings of Spark's own.
+    """
+    where = ["--host", host, "--port", str(port), "--webui-port", str(page)]
+    if master is None:
+        main = ["org.apache.spark.deploy.master.Master", *where]
+    else:
+        size = ["--cores", str(cores), "--memory", f"{MEMORY_OF_WORKER_MIB}m"]
+        main = ["org.apache.spark.deploy.worker.Worker", *where, *size, master]
+    settings = {
+        # Spark would take the next free port, sixteen times, where nobody looks for it.
+        "spark.port.maxRetries": "0",
+        # A master that is started again knows its workers and applications.
+        "spark.deploy.recoveryMode": "FILESYSTEM",
+        "spark.deploy.recoveryDirectory": str(folder / "recovery"),
+        "spark.master.rest.enabled": "false",  # a second way in, which nobody here takes
+        "java.io.tmpdir": str(folder),
+        **more,
+    }
+    options = " ".join([*SMALL_FLAGS, "-XX:-UsePerfData", *(f"-D{key}={value}" for key, value in settings.items())])
+    environ = {
+        "JAVA_HOME": str(java_home),
+        "SPARK_HOME": str(home),
+        "SPARK_CONF_DIR": str(folder),  # not the user's: it may name other directories and ports
+        "SPARK_LOCAL_IP": host,  # pages too listen there only
+        "SPARK_WORKER_DIR": str(folder / "work"),
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": options,
+    }
+    # `env` and Spark's script each become what they start: the keeper's child is the JVM in the end.
+    pairs = [f"{key}={value}" for key, value in environ.items()]
+    return ["/usr/bin/env", *pairs, str(home / "bin" / "spark-class"), *main]
 
 
 def _kill(member: Member) -> None:

@@ -47,6 +47,8 @@ class Way:
     delay_s: float = 0.0
     reset: bool = False
     """Whether each TCP segment arrives as a reset."""
+    passed: int = 0
+    """Packets that were handed on."""
 
 
 class Network:
@@ -111,6 +113,13 @@ class Network:
         finally:
             _enter(before)
             os.close(before)
+
+    def host_of(self, pid: int) -> str | None:
+        """The host that a process is on; None: on none of them, or gone."""
+        with contextlib.suppress(OSError):
+            there = os.stat(f"/proc/{pid}/ns/net").st_ino
+            return next((name for name, fd in self._namespaces.items() if os.fstat(fd).st_ino == there), None)
+        return None
 
     def power_off(self, name: str) -> None:
         """Let nothing leave or reach a host any more, as when its power fails."""
@@ -185,6 +194,7 @@ class Network:
             if way.drop or (way.loss and self._random.random() < way.loss):
                 self.lost += 1
                 continue
+            way.passed += 1
             if way.reset:
                 packet = _as_reset(packet)
             if way.delay_s:

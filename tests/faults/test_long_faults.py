@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from streamlet.devcluster.machine import ProcessIdentity
+from tests.marked_processes import descendants
 from tests.patience import PATIENCE_S
 
 pytestmark = [
@@ -45,7 +46,7 @@ def test_all_processes_die_with_the_script_though_one_is_stopped() -> None:
             if "#" in line:
                 break
         time.sleep(5)  # for the fault itself to begin; a kill at any other moment must do as well
-        family = [ProcessIdentity.of(pid) for pid in _family(script.pid)]
+        family = [ProcessIdentity.of(pid) for pid in descendants(script.pid)]
         assert len(family) > 8
         script.send_signal(signal.SIGKILL)
         script.wait()
@@ -58,20 +59,3 @@ def test_all_processes_die_with_the_script_though_one_is_stopped() -> None:
     finally:
         script.kill()
         script.communicate()
-
-
-def _family(pid: int) -> list[int]:
-    """Every process that came from this one; a daemon that left it counts by its session's first process."""
-    children: dict[int, list[int]] = {}
-    for each in map(int, filter(str.isdigit, os.listdir("/proc"))):
-        try:
-            parent = int(Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        children.setdefault(parent, []).append(each)
-    found, todo = [], [pid]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found += below
-        todo += below
-    return found

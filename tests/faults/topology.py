@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from streamlet import Bolt, Grouping, Topology, Tuple
-from streamlet.spouts.kafka import KafkaSpout, SpoutConfig, ZkHosts
+from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, SpoutConfig, ZkHosts
 
 SETTINGS: dict[str, Any] = {}
 
@@ -108,8 +108,8 @@ class Count(Bolt):
 class Lines(Topology):
     lines = KafkaSpout.spec(
         config=SpoutConfig(
-            ZkHosts(SETTINGS["zookeeper"]), SETTINGS["topic"], SETTINGS["zk_root"], SETTINGS["id"],
-            scheme=Stamped, **SETTINGS["spout"],
+            KafkaHosts(SETTINGS["brokers"]) if "brokers" in SETTINGS else ZkHosts(SETTINGS["zookeeper"]),
+            SETTINGS["topic"], SETTINGS["zk_root"], SETTINGS["id"], scheme=Stamped, **SETTINGS["spout"],
         ),
         par=SETTINGS["spouts"],
     )  # fmt: skip

@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import ctypes
 import logging
-import os
 import random
 import shutil
 import subprocess
@@ -22,6 +21,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from tests.faults.sweeper import sweeping
 from tests.soak.chaos import figures
 from tests.soak.chaos.deeds import Deeds
 from tests.soak.chaos.scene import Scene, fresh_folder, remove, small_disk
@@ -132,15 +132,12 @@ def keep_logs(folder: Path, name: str) -> None:
 def workplace() -> Any:
     """A folder with a small disk in it, and the mark of what is started there; all of it goes with this process."""
     folder, mark = fresh_folder()
-    sweeper = [sys.executable, "-I", str(Path(__file__).parent / "chaos" / "sweeper.py")]
-    swept = subprocess.Popen([*sweeper, str(os.getpid()), mark, str(folder)], start_new_session=True)
-    try:
-        small_disk(folder / "d", DISK_MIB)
-        yield folder, mark
-    finally:
-        remove(folder)
-        swept.kill()
-        swept.wait()
+    with sweeping(mark, folder):
+        try:
+            small_disk(folder / "d", DISK_MIB)
+            yield folder, mark
+        finally:
+            remove(folder)
 
 
 def own_mounts() -> None:

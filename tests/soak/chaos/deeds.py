@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.devcluster.jvm import is_stopped
+from tests.marked_processes import lives
 from tests.soak.chaos.scene import TOPIC, Scene, Started, Stuck
 from tests.soak.chaos.schedule import Kind, Step
 
@@ -171,7 +172,7 @@ class Deeds:
 
     def _workers(self) -> list[int]:
         """Workers that are there and not stopped, by number."""
-        return [pid for _, pid in sorted(self.scene.run.workers.items()) if _there(pid) and not is_stopped(pid)]
+        return [pid for _, pid in sorted(self.scene.run.workers.items()) if lives(pid) and not is_stopped(pid)]
 
     # -- processes of the run
 
@@ -179,7 +180,7 @@ class Deeds:
         run, pid = self.scene.run, self._pick_worker(step)
         at = time.monotonic_ns()
         os.kill(pid, signal.SIGKILL)
-        return Deed(at, lambda: "" if _there(pid) else f"{pid} is gone", _nothing, lambda: self._succeeded(run, pid))
+        return Deed(at, lambda: "" if lives(pid) else f"{pid} is gone", _nothing, lambda: self._succeeded(run, pid))
 
     def _stop_worker(self, step: Step) -> Deed:
         scene = self.scene
@@ -197,10 +198,10 @@ class Deeds:
         def through() -> int | None:
             if pid not in run.killed:
                 return scene.tally.through()
-            if _there(pid) and time.monotonic_ns() - scene.tally.woken.get(pid, 0) > UNDEAD_S * 1e9:
+            if lives(pid) and time.monotonic_ns() - scene.tally.woken.get(pid, 0) > UNDEAD_S * 1e9:
                 scene.violation(f"{step}: a deposed worker lives on for {UNDEAD_S:.0f} s after it was woken up")
                 os.kill(pid, signal.SIGKILL)
-            return None if _there(pid) else self._succeeded(run, pid) and scene.tally.through()
+            return None if lives(pid) else self._succeeded(run, pid) and scene.tally.through()
 
         def fenced() -> float | None:
             return (run.killed[pid][0] - at) / 1e9 if pid in run.killed else None
@@ -352,11 +353,3 @@ class Deeds:
 def _clock(path: Path) -> tuple[int, int]:
     offset, reads = struct.unpack("<qq", path.read_bytes())
     return offset, reads
-
-
-def _there(pid: int) -> bool:
-    """Whether a process lives; a zombie that waits for its parent does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False

@@ -28,9 +28,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.faults.evidence import WORDS
 from tests.faults.offset_watcher import OffsetWatcher
 from tests.faults.rig import DEFAULTS, VOCABULARY, Kept, wait_for
+from tests.faults.sweeper import kill, marked
 from tests.soak.chaos.memory import Memory
 from tests.soak.chaos.servers import Servers
-from tests.soak.chaos.sweeper import kill, marked
 from tests.soak.chaos.tally import Tally, by_the_deposed, owners
 
 HERE = Path(__file__).parent
@@ -198,12 +198,7 @@ class Scene:
     def _write_topology(self) -> Path:
         values = {**DEFAULTS, "pause_s": self.pause_s, "spouts": 2, "topic": TOPIC, "zk_root": "/streamlet"}
         values |= {"id": "chaos", "zookeeper": self.servers.proxied_zookeeper, "witness": str(self.folder / "w")}
-        file = self.folder / "chaos_lines.py"
-        text = (FAULTS / "topology.py").read_text()
-        empty = "SETTINGS: dict[str, Any] = {}"
-        assert empty in text
-        file.write_text(text.replace(empty, f"SETTINGS: dict[str, Any] = {values!r}"))
-        return file
+        return write_topology(self.folder, values)
 
     # -- the run
 
@@ -294,17 +289,11 @@ class Scene:
 
     def work(self, seconds: float) -> None:
         """Let it run for so long."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            self.pump()
+        pump_for(self.pump, seconds)
 
     def until(self, what: str, reached: Callable[[], Any], patience_s: float = STUCK_S) -> None:
         """Pump until it is so. Raises Stuck."""
-        deadline = time.monotonic() + patience_s
-        while not reached():
-            if time.monotonic() > deadline:
-                raise Stuck(f"waited {patience_s:.0f} s for {what}. {self.run.process.said()[-2500:]}")
-            self.pump()
+        pump_until(self.pump, what, reached, patience_s, self.run.process.said)
 
     def await_orphans(self, run: Started) -> None:
         """All of a dead run's processes end by themselves, but for those that are stopped."""
@@ -390,6 +379,34 @@ def _awake(pids: list[int]) -> list[int]:
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TtZX":
                 out.append(pid)
     return out
+
+
+def pump_for(pump: Callable[[], None], seconds: float) -> None:
+    """Pump for so long."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pump()
+
+
+def pump_until(
+    pump: Callable[[], None], what: str, reached: Callable[[], Any], patience_s: float, said: Callable[[], str]
+) -> None:
+    """Pump until it is so. Raises Stuck, with the end of what the run ``said``."""
+    deadline = time.monotonic() + patience_s
+    while not reached():
+        if time.monotonic() > deadline:
+            raise Stuck(f"waited {patience_s:.0f} s for {what}. {said()[-2500:]}")
+        pump()
+
+
+def write_topology(folder: Path, values: dict[str, Any]) -> Path:
+    """The topology under fault, with its settings filled in."""
+    file = folder / "chaos_lines.py"
+    text = (FAULTS / "topology.py").read_text()
+    empty = "SETTINGS: dict[str, Any] = {}"
+    assert empty in text
+    file.write_text(text.replace(empty, f"SETTINGS: dict[str, Any] = {values!r}"))
+    return file
 
 
 def small_disk(path: Path, mebibytes: int) -> None:

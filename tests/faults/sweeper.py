@@ -13,10 +13,24 @@ import os
 import select
 import shutil
 import signal
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 MNT_DETACH = 2
+
+
+@contextlib.contextmanager
+def sweeping(mark: str, folder: Path) -> Iterator[None]:
+    """Let nothing marked, nor the folder, outlive this process, however it ends while this is entered."""
+    command = [sys.executable, "-I", __file__, str(os.getpid()), mark, str(folder)]
+    sweeper = subprocess.Popen(command, start_new_session=True)
+    try:
+        yield
+    finally:
+        sweeper.kill()
+        sweeper.wait()
 
 
 def marked(mark: str) -> list[int]:
