@@ -261,6 +261,7 @@ def make_request(
             "streamlet.drain.timeout.secs", drain_timeout, "drain_timeout"
         )
     conf = resolve(topology.config, settings, given_by=given[-1][2] if given else "-c")
+    conf["streamlet.shared"] = _shared_here(conf["streamlet.shared"] or {})
     asked = workers or conf["topology.workers"] or default_workers(backend, len(os.sched_getaffinity(0)))
     return RunRequest(
         topology=topology,
@@ -276,6 +277,17 @@ def make_request(
         quiet_stdout=quiet_stdout,
         keeps_log=keeps_log or conf["streamlet.log.file"] is not None,
     )
+
+
+def _shared_here(named: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the absolute paths of shared files. Raises BadInput for those that are not there."""
+    gone = [f"{name}={path}" for name, path in named.items() if not Path(path).exists()]
+    if gone:
+        raise BadInput(
+            f"streamlet.shared has {', '.join(gone)}, and no such file or folder is there. A relative path begins at "
+            f"{Path.cwd()}, where the run is started."
+        )
+    return {name: str(Path(path).absolute()) for name, path in named.items()} or None
 
 
 def _is_bounded(topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]]) -> bool:

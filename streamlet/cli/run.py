@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from streamlet.cli.output import OutputFailed, leave
 from streamlet.cli.show import JsonView, LastingView, PlainView, View
 from streamlet.cli.target import TopologyTarget, debug_option, target_argument
 from streamlet.cli.view_thread import ViewThread
+from streamlet.model.topology import TopologySpec
 from streamlet.running import BACKENDS, Given, OptionNames, check_choices, make_backend, make_request
 from streamlet.runtime.worker.log_lines import logs_shown
 
@@ -51,6 +53,14 @@ def _refused_as_json(error: Exception) -> None:
         JsonView().failed(error, explain(error)[1])
 
 
+def _named_paths(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    for value, (name, _, path) in zip(values, pairs, strict=True):
+        if not name or not path:
+            raise click.BadParameter(f"{value!r} is not NAME=PATH")
+    return {name: path for name, _, path in pairs}
+
+
 @click.command(cls=RunCommand)
 @target_argument
 @click.option(
@@ -63,6 +73,13 @@ def _refused_as_json(error: Exception) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Packages that Spark's executors lack, from `streamlet pack`.",
+)
+@click.option(
+    "--shared",
+    multiple=True,
+    callback=_named_paths,
+    metavar="NAME=PATH",
+    help="A file or folder that components read, as context.shared[NAME]. Repeatable.",
 )
 @click.option(
     "--workers", type=click.IntRange(min=1), help="How many workers.  [default: one a core but one, at most one a task]"
@@ -104,6 +121,7 @@ def run(
     master: str | None,
     spark: str | None,
     archive: Path | None,
+    shared: dict[str, str],
     workers: int | None,
     pairs: tuple[str, ...],
     config: Path | None,
@@ -133,6 +151,7 @@ def run(
             [
                 *(given_in_file(config, topology) if config else []),
                 *_given_by_options(log_file, log_format, archive),
+                *_given_shared(topology, shared),
                 *given_on_line(pairs),
             ],
             backend=backend,
@@ -181,6 +200,12 @@ def _given_by_options(log_file: Path | None, log_format: str | None, archive: Pa
         ("streamlet.spark.archive", archive, "--archive"),
     )
     return [one for one in given if one[1] is not None]
+
+
+def _given_shared(topology: TopologySpec, shared: Mapping[str, str]) -> Given:
+    """Return the files of ``--shared`` beside those of the topology's config."""
+    own = topology.config.get("streamlet.shared") or {}
+    return [("streamlet.shared", {**own, **shared}, "--shared")] if shared else []
 
 
 ON_LINE = OptionNames("--master", "--workers", "-t", "--backend spark", "--backend inline")

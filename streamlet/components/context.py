@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from streamlet.base.clock import Clock, SystemClock
+
+
+class SharedFiles(dict[str, Path]):
+    """Name -> file or folder, for this worker to read."""
+
+    def __missing__(self, name: str) -> Path:
+        have = f"There is: {', '.join(sorted(self))}." if self else "Nothing is shared in this run."
+        raise KeyError(f"{name!r} is not a file of streamlet.shared: give --shared {name}=PATH. {have}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,9 @@ class TopologyContext(Mapping[str, Any]):
 
     sources: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     """Component -> stream -> fields of what this component reads."""
+
+    shared: Mapping[str, Path] = field(default_factory=SharedFiles)
+    """Name -> where the file or folder of ``streamlet.shared`` lies for this worker. To be read, not written."""
 
     def component_tasks(self, component: str) -> list[int]:
         """Return the task ids of a component, ascending."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,13 @@ def _texts(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(text, str) for pair in value.items() for text in pair):
         raise ValueError("a mapping of names to texts is wanted, in the topology's config")
     return dict(value)
+
+
+def _paths(value: Any) -> dict[str, str]:
+    named = value.items() if isinstance(value, Mapping) else [("", None)]
+    if not all(isinstance(path, (str, Path)) and re.fullmatch(r"[\w.-]*\w", str(name)) for name, path in named):
+        raise ValueError('a mapping of names to files or folders is wanted, {"model": "model.bin"}')
+    return {name: str(path) for name, path in named}
 
 
 def _text(value: Any) -> str:
@@ -164,6 +172,12 @@ SETTINGS: dict[str, Setting] = {
             _optional(_texts),
             None,
             "environment variables of workers, set before they import it (inline: after)",
+        ),
+        Setting(
+            "streamlet.shared",
+            _optional(_paths),
+            None,
+            "files and folders that components read, by name: where each lies for a worker is context.shared[NAME]",
         ),
         Setting("streamlet.log.file", _optional(_text), None, "append each line of the run's log to this file"),
         Setting(

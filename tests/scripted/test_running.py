@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import re
 import signal
@@ -21,6 +23,7 @@ from streamlet.backends.outcome import TreesFailed
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import StreamletError, WrongArgument
 from tests.patience import PATIENCE_S
+from tests.shared_files import shared_files
 
 ROOT = Path(__file__).parents[2]
 
@@ -415,6 +418,30 @@ def test_a_program_may_have_the_log_of_its_run_in_a_file(tmp_path: Path, backend
 def test_a_log_file_that_cannot_be_written_is_raised_in_any_case(tmp_path: Path) -> None:
     settings = {"streamlet.log.file": tmp_path / "none" / "run.log"}
     with pytest.raises(BadInput, match=r"run\.log cannot be written: No such file or directory"):
+        Picking.run(backend="inline", check=False, settings=settings)
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_components_read_shared_files_where_their_context_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    """Files and folders, by paths relative to where the run is started."""
+    shared = shared_files(tmp_path)
+    topology = importlib.import_module("tests.topologies.reads_shared").ReadsShared
+    monkeypatch.chdir(tmp_path)
+    relative = {name: os.path.relpath(path) for name, path in shared.items()}
+    result = topology.run(backend=backend, settings={"out": str(tmp_path), "streamlet.shared": relative})
+    assert result.reason == "caught_up"
+    told = [json.loads(path.read_text()) for path in tmp_path.glob("found-*.json")]
+    assert len(told) == 2 and {**told[0][0], **told[1][0]} == {"one": 1, "two": 2}
+    assert all(row[1:] == [str(shared["numbers"]), str(shared["folder"]), "read"] for row in told)
+
+
+def test_shared_files_that_are_not_there_are_named_before_anything_runs(tmp_path: Path) -> None:
+    settings = {"streamlet.shared": {"model": tmp_path / "model.bin"}}
+    with pytest.raises(
+        BadInput, match=r"streamlet\.shared has model=.*model\.bin, and no such file or folder is there"
+    ):
         Picking.run(backend="inline", check=False, settings=settings)
 
 

@@ -21,7 +21,7 @@ from streamlet.backends.spark.jobs import SparkJobs, run_tasks, spark_thread
 from streamlet.backends.spark.launcher import SlotLauncher
 from streamlet.backends.spark.masters import DEFAULT_MASTER, check_slots, holders_text, parse_master, too_few_slots
 from streamlet.backends.spark.packing import Pack, read_pack
-from streamlet.backends.spark.parcels import Unpack, sent
+from streamlet.backends.spark.parcels import NOTHING, Sent, sent
 from streamlet.backends.spark.shipping import make_archive
 from streamlet.backends.spark.spark_session import (
     BIND_ADDRESS,
@@ -47,6 +47,9 @@ TOLD_AFTER_S = 5.0
 
 PROBE_S = 300.0
 """Seconds for the first Python tasks; executors may be started for them."""
+
+SLOWEST = 2 << 20
+"""Bytes that an executor unpacks in a second. Measured on an overloaded machine: 5 MiB."""
 
 CANCEL_S = 5.0
 """Seconds for a cancelled probe to end."""
@@ -99,13 +102,13 @@ class SparkBackend:
             if warning := preflight.overhead_warning(session.master, session.conf()):
                 observer.on_event(line_now("warning", warning, RUN_LOGGER))
             found = _await_slots(session, request, observer, stop)
-            with contextlib.ExitStack() as parcels:
-                packages = None if pack is None else parcels.enter_context(sent(session, pack.file, "packages"))
-                _probe(session, request.workers, stop, pack, packages)
+            files = request.conf["streamlet.shared"] or {}
+            with sent(session, None if pack is None else pack.file, files) as parcels:
+                _probe(session, request.workers, stop, pack, parcels)
                 took = time.monotonic() - started
                 also = "" if pack is None else f" and the archive {pack}"
                 _say(observer, f"Spark is up after {took:.0f} s on {session.master}, with {found}{also}")
-                return self._run(session, archive, packages, request, observer, stop)
+                return self._run(session, archive, parcels, request, observer, stop)
         except Cancelled:
             return _cancelled_result(started)
         finally:
@@ -136,7 +139,7 @@ class SparkBackend:
         self,
         session: Session,
         archive: bytes,
-        packages: Unpack | None,
+        parcels: Sent,
         request: RunRequest,
         observer: Observer,
         stop: Stop,
@@ -155,7 +158,7 @@ class SparkBackend:
             str(request.file.absolute()),
             folder,
             coordinator.certificate,
-            packages,
+            parcels,
         )
         stop.on_kill(jobs.kill)
         host, binds = session.driver_host(), session.bind_host()
@@ -246,7 +249,11 @@ def _listener(session: Session) -> socket.socket:
 
 
 def _probe(
-    session: Session, workers: int, stop: Stop, pack: Pack | None = None, packages: Unpack | None = None
+    session: Session,
+    workers: int,
+    stop: Stop,
+    pack: Pack | None = None,
+    parcels: Sent = NOTHING,
 ) -> None:
     """Check what each executor lacks, unpack and start its Python daemon. Raises BadInput or Cancelled."""
     found: list[str] = []
@@ -256,7 +263,10 @@ def _probe(
         listener.listen()
         host, port = listener.getsockname()[:2]
         address = host if session.bind_host() == session.driver_host() else session.driver_host(), port
-        task, group = preflight.make_probe(address, packages), f"streamlet-preflight-{address[1]}"
+        task, group = (
+            preflight.make_probe(address, parcels.packages, parcels.shared),
+            f"streamlet-preflight-{address[1]}",
+        )
 
         def run_probe() -> None:
             try:
@@ -267,15 +277,16 @@ def _probe(
         thread = spark_thread(run_probe, "preflight")
         thread.start()
         try:
-            ended = _ended_within(thread, PROBE_S, stop)
+            limit_s = PROBE_S + parcels.size / SLOWEST
+            ended = _ended_within(thread, limit_s, stop)
         finally:
             # However the wait ends: a session that the user goes on with would keep the job, and its slots.
             if thread.is_alive():
                 _cancel_probe(session, group, thread)
         if not ended:
             raise BadInput(
-                f"Spark ran no Python task within {PROBE_S:g} s: the master {session.master} has no free slot, or its "
-                f"executors do not come up. {_holders(session, session.executors())} Its web page and the logs of "
+                f"Spark ran no Python task within {limit_s:.0f} s: the master {session.master} has no free slot, or "
+                f"its executors do not come up. {_holders(session, session.executors())} Its web page and the logs of "
                 "its workers say more."
             )
     if failure:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from streamlet.backends.spark.parcels import Unpack
+from streamlet.backends.spark.parcels import NOTHING, Sent
 from streamlet.backends.spark.preflight import error_line
 from streamlet.backends.spark.shipping import Slot, make_host
 from streamlet.backends.spark.spark_session import Session
@@ -26,7 +26,7 @@ class SparkJobs:
         file: str,
         folder: str | None,
         certificate: bytes = b"",
-        packages: Unpack | None = None,
+        sent: Sent = NOTHING,
     ) -> None:
         self._session = session
         # A broadcast variable, not addPyFile: that cannot be taken back from a session that goes on, breaks the session
@@ -38,7 +38,7 @@ class SparkJobs:
         self._file = file
         self._folder = folder
         self._certificate = certificate
-        self._packages = packages
+        self._sent = sent
         self._running: set[str] = set()
         """Groups of the slots that run. Slots' threads write, ``kill`` reads a copy."""
 
@@ -48,7 +48,7 @@ class SparkJobs:
     def run(self, worker: int, epoch: int, address: tuple[str, int]) -> str:
         private = self._run_id, self._secret
         place = self._file, self._folder
-        slot = Slot(self._archive, address, *private, worker, epoch, *place, self._certificate, self._packages)
+        slot = Slot(self._archive, address, *private, worker, epoch, *place, self._certificate, self._sent)
         host = make_host(slot)
         group = self._group(worker, epoch)
         description = f"streamlet {self._topology}: worker {worker}, epoch {epoch}"

@@ -236,10 +236,12 @@ class PythonReport:
     reach: str
 
 
-def make_probe(address: tuple[str, int], packages: Callable[[], str] | None = None) -> Callable[[Any], Any]:
+def make_probe(
+    address: tuple[str, int], packages: Callable[[], str] | None = None, shared: Callable[[], str] | None = None
+) -> Callable[[Any], Any]:
     """Make the function that looks around on an executor. It imports nothing of streamlet, which is not there yet.
 
-    ``packages`` unpacks an archive of packages there: slots find it unpacked.
+    ``packages`` and ``shared`` unpack archives there: slots find them unpacked.
     """
     modules, timeout_s = COMPILED, REACH_S
 
@@ -253,11 +255,13 @@ def make_probe(address: tuple[str, int], packages: Callable[[], str] | None = No
         import pyspark
 
         before = list(sys.path)
-        if packages is None:
+        if shared is not None:
+            shared()
+        if packages is not None:
+            sys.path.insert(0, packages())
+        else:
             for _ in rows:  # consumed, so that this Python worker stays and the next task finds it warm
                 pass
-        else:
-            sys.path.insert(0, packages())
         missing = {}
         for name in modules:
             try:
@@ -343,6 +347,11 @@ def explain_probe(error: str) -> str:
             f"A Python worker of the executors had no memory to start with: {error_line(error)} Look at "
             "spark.executor.pyspark.memory, which bounds the address space of all Python workers of an executor "
             f"together ({LEAST_ADDRESS_SPACE_MIB} MiB each are wanted), and at spark.executor.memoryOverhead."
+        )
+    if "No space left on device" in error:
+        return (
+            f"An executor has no room to unpack what the run sends with --archive and --shared: {error_line(error)} It "
+            "unpacks in its working directory, or, with a local master, in spark.local.dir."
         )
     if "InvalidClassException" in error:
         return (

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamlet.backends.spark.parcels import Unpack
+from streamlet.backends.spark.parcels import NOTHING, Sent
 from streamlet.base.errors import BadInput
 from streamlet.base.python_files import package_files, python_files
 from streamlet.runtime.worker.loading import place_of, source_folder
@@ -93,7 +93,7 @@ class Slot:
     folder: str | None
     """Working directory for an executor on the driver's machine; None: its own."""
     certificate: bytes = b""
-    packages: Unpack | None = None
+    sent: Sent = NOTHING
 
     def __repr__(self) -> str:
         return f"Slot(worker={self.worker}, epoch={self.epoch})"
@@ -105,7 +105,8 @@ def make_host(slot: Slot) -> Callable[[Any], Any]:
     It travels by value, with plain data: streamlet is not there yet. It never raises for an expected ending.
     """
     # Long: `host` travels by value, so all that it needs stands inside it.
-    archive, packages, library, topology = slot.archive, slot.packages, LIBRARY, TOPOLOGY
+    archive, library, topology = slot.archive, LIBRARY, TOPOLOGY
+    packages, shared, places = slot.sent.packages, slot.sent.shared, dict(slot.sent.places)
     root, _ = place_of(Path(slot.file))
     facts: dict[str, Any] = {
         "address": slot.address,
@@ -145,7 +146,9 @@ def make_host(slot: Slot) -> Callable[[Any], Any]:
                 sys.path.insert(0, str(unpacked / library))
                 from streamlet.backends.spark.slot import run_slot
 
-                status, why = run_slot(str(unpacked / topology), **facts)
+                there = Path("" if shared is None else shared())
+                files = {name: str(there / place) for name, place in places.items()}
+                status, why = run_slot(str(unpacked / topology), shared=files, **facts)
             finally:
                 sys.path[:] = before
                 shutil.rmtree(unpacked, ignore_errors=True)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def run_slot(
     origin: str,
     folder: str | None,
     certificate: bytes = b"",
+    shared: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
     """Be a worker; return its exit status and how it ended. Called on the task's main thread."""
     hello = Hello(handshake.CONTROL, run_id, worker, epoch, wanted=0)
@@ -52,7 +54,8 @@ def run_slot(
         with channel.lines as lines, contextlib.redirect_stdout(lines):
             file = str(Path(unpacked) / name)
             private = {"secret": secret, "certificate": certificate}
-            status = serve(channel, file=file, host=socket.gethostname(), executor=executor_id(), **private)
+            here = {"host": socket.gethostname(), "executor": executor_id()}
+            status = serve(channel, shared, file=file, **here, **private)
     finally:
         hang_up(channel.sock)
     return status, f"ended with status {status}"

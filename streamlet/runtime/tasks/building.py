@@ -7,13 +7,14 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from streamlet.base.clock import Clock
 from streamlet.components.batch import Batch
 from streamlet.components.bolt import Bolt
 from streamlet.components.component import COMPONENT_LOGGER, Component
-from streamlet.components.context import TopologyContext
+from streamlet.components.context import SharedFiles, TopologyContext
 from streamlet.components.spout import Spout
 from streamlet.model.plan import Plan, TaskPlan
 from streamlet.model.settings import longest_wait_s, parse_setting
@@ -211,6 +212,7 @@ def _context(shared: WorkerContext, task: TaskPlan, definition: ComponentDef, rn
         uniform=rng.random,
         outputs={stream.name: stream.fields for stream in definition.streams()},
         sources=sources,
+        shared=SharedFiles({name: Path(path) for name, path in (shared.conf.get("streamlet.shared") or {}).items()}),
     )
 
 

@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -541,12 +541,12 @@ def _retriable(error: BaseException) -> bool:
     return any(isinstance(one, StreamletError) and one.retriable for one in (error, error.__cause__))
 
 
-def serve(channel: ControlChannel, **known: Any) -> int:
+def serve(channel: ControlChannel, shared: Mapping[str, str] | None = None, **known: Any) -> int:
     """Be a worker for the coordinator at the other end; return the exit status.
 
-    Called on a process's main thread. ``known`` are fields of the plan that this process knows better: where the
-    topology's file lies here, or a secret that must not travel over a network again. Threads, handlers and sockets are
-    gone when it returns.
+    Called on a process's main thread. ``shared``: where the files of ``streamlet.shared`` lie here. ``known`` are
+    fields of the plan that this process knows better: where the topology's file lies here, or a secret that must not
+    travel over a network again. Threads, handlers and sockets are gone when it returns.
     """
     try:
         raws: list[Raw] = []
@@ -559,6 +559,8 @@ def serve(channel: ControlChannel, **known: Any) -> int:
         return 1
     if not isinstance(plan, WorkerPlan):
         return 1
+    if shared:
+        known["conf"] = {**plan.conf, "streamlet.shared": shared}
     worker = Worker(channel, dataclasses.replace(plan, **known), raws[1:])
     try:
         prints = prints_told(worker.tell_line) if plan.keeps_log else contextlib.nullcontext()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from streamlet import Bolt, Grouping, Topology, TopologyContext, Tuple
+from streamlet.components.context import SharedFiles
 from streamlet.testing import TopologyTester
 from tests.unit.model.test_validate import Lines
 
@@ -41,3 +45,10 @@ def test_a_context_has_storms_keys() -> None:
 def test_the_process_id_is_the_workers() -> None:
     with TopologyTester(Two, {"lines": []}) as tester:
         assert tester.instances("seen")[0].pid == os.getpid()
+
+
+def test_a_file_that_is_not_shared_is_named_with_those_that_are() -> None:
+    with pytest.raises(KeyError, match=r"'modle' is not a file of streamlet\.shared: .*There is: model\."):
+        SharedFiles({"model": Path("model.bin")})["modle"]
+    with pytest.raises(KeyError, match=r"Nothing is shared in this run\."):
+        SharedFiles()["model"]

@@ -40,6 +40,9 @@ def test_text_is_parsed_by_the_settings_type() -> None:
         ("topology.message.timeout.secs", "inf"),
         ("topology.max.spout.pending", 2.5),
         ("streamlet.until.caught.up", "perhaps"),
+        ("streamlet.shared", "model.bin"),
+        ("streamlet.shared", {"../model": "model.bin"}),
+        ("streamlet.shared", {"model": b"the model itself"}),
     ],
 )
 def test_a_value_that_a_setting_cannot_have(key: str, value: object) -> None:

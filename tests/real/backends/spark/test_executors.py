@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import secrets
@@ -21,7 +22,7 @@ import pytest
 from streamlet.backends import run_certificate
 from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.run_certificate import SETTING, certificate_of
-from streamlet.backends.spark import SparkBackend, preflight
+from streamlet.backends.spark import SparkBackend, parcels, preflight
 from streamlet.backends.spark.jobs import run_tasks, spark_thread
 from streamlet.backends.spark.launcher import SparkLost
 from streamlet.backends.spark.masters import DEFAULT_MASTER, parse_master
@@ -34,6 +35,7 @@ from streamlet.runtime.worker.loading import load_topology
 from streamlet.runtime.worker.log_lines import shown_text
 from tests.marked_processes import NUMBERED, command_line, parent
 from tests.patience import PATIENCE_S
+from tests.shared_files import shared_files
 
 pytestmark = pytest.mark.spark
 
@@ -283,6 +285,25 @@ def test_a_bare_python_on_the_executors_is_refused_without_an_archive_and_serves
     result = run(tmp_path, watcher, **{"streamlet.spark.archive": archive})
     assert (result.reason, sorted(witness(tmp_path))) == ("caught_up", list(range(1000)))
     assert any("task slots and the archive env.tar.gz (" in text for text in watcher.events)
+
+
+def test_shared_files_lie_on_each_executor_and_an_edited_one_is_sent_again(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same session, in pieces."""
+    monkeypatch.setattr(parcels, "PIECE", 4000)
+    shared = shared_files(tmp_path)
+    topology = importlib.import_module("tests.topologies.reads_shared").ReadsShared
+    for two in (2, 22):
+        out = tmp_path / str(two)
+        out.mkdir()
+        shared["numbers"].write_text(json.dumps({"one": 1, "two": two}))
+        topology.run(backend="spark", workers=2, settings={"out": str(out), "streamlet.shared": shared})
+        told = [json.loads(path.read_text()) for path in out.glob("found-*.json")]
+        assert {**told[0][0], **told[1][0]} == {"one": 1, "two": two}
+        places = [Path(row[1]) for row in told]
+        assert len({*places}) == 2 and all(path.name == "numbers.json" for path in places)
+        assert all("work" in path.parts and row[3] == "read" for path, row in zip(places, told, strict=True))
 
 
 def test_neither_secret_nor_certificate_is_in_a_file_setting_environment_or_argument(
