@@ -90,6 +90,17 @@ class SparkHosts:
     def tails(self) -> str:
         return "; ".join(f"{host}: {log_tail(jvm.log)}" for host, jvm in self._servers.items())
 
+    def revive(self) -> None:
+        """Start the servers that do not run."""
+        for host, jvm in list(self._servers.items()):
+            if not jvm.alive:
+                jvm.kill()
+                self.start(host)
+        self.await_workers(*WORKERS)
+
+    def log_of(self, host: str) -> Path:
+        return self._servers[host].log
+
     def below(self, host: str) -> list[int]:
         """What the worker on a host has started: executors, their Python daemons and workers."""
         return [pid for pid in descendants(self._servers[host].pid) if lives(pid)]

@@ -73,14 +73,14 @@ def play(seed: int, asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def hurt(scene: SparkScene, one: dict[str, Any], asked: argparse.Namespace) -> None:
-    """Fault after fault; the first that the run does not come through is the last."""
+    """Fault after fault. After one that the run does not come through it is started again, which is a violation."""
     deeds = SparkDeeds(scene, one["seed"])
     kinds = spark_figures.schedule(one["seed"], asked.only)
     for number in range(1, asked.faults + 1):
         kind = next(kinds)
         outcome = deeds.play(number, kind)
         if outcome is None:
-            return
+            continue
         one["faults"].append(outcome.as_row())
         say(
             f"  #{number} {kind}: {outcome.pending} trees open; {outcome.seen}; "

@@ -10,7 +10,7 @@ from tests.soak.chaos.spark_figures import KINDS, schedule, table, verdict
 
 def run(*faults: tuple[str, float], **more: Any) -> dict[str, Any]:
     rows = [{"fault": kind, "recovery_s": took, "pending": 5} for kind, took in faults]
-    figures = {"tuples": 40, "lines": 10, "lost": 0, "again": 1, "runs": 2, "left": 0, "folders": 0}
+    figures = {"tuples": 40, "lines": 10, "lost": 0, "again": 1, "runs": 2, "left": 0, "folders": 0, "miscounts": 0}
     return {"id": "1", "seed": 7, "faults": rows, "violations": [], "figures": figures, "seconds": 60.0, **more}
 
 

@@ -41,14 +41,15 @@ def table(runs: Sequence[dict[str, Any]]) -> str:
             pending = sorted(row["pending"] for row in rows)[len(rows) // 2]
             shares = "".join(f"{percentile(took, share):>8.2f}" for share in (0.5, 0.99))
             lines.append(f"{kind:<16}{len(rows):>6}{pending:>9}{shares}   {' '.join(map(str, histogram(took)))}")
-    names = ("tuples", "lines", "lost", "again", "runs", "left", "folders")
+    names = ("tuples", "lines", "lost", "again", "runs", "left", "folders", "miscounts")
     sums = {name: sum(one["figures"][name] for one in whole) for name in names}
     lines += [
         f"{sum(len(one['faults']) for one in whole)} faults, {sum(one['seconds'] for one in whole) / 60:.0f} min; "
         f"{len(runs) - len(whole)} runs without an end are not counted",
         f"{sums['tuples']:,} tuples ({sums['lines']:,} lines), lost {sums['lost']}, lines seen again "
         f"{sums['again']:,}; the run was started {sums['runs']} times",
-        f"left behind: {sums['left']} processes, {sums['folders']} folders",
+        f"left behind: {sums['left']} processes, {sums['folders']} folders; Spark's master counted an executor twice "
+        f"{sums['miscounts']} times",
         f"violations: {sum(len(one['violations']) for one in runs)}",
     ]
     return "\n".join(lines)

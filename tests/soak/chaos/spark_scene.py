@@ -66,6 +66,8 @@ class SparkScene:
         self.landed = 0
         self.most = 1 << 62
         """The feed ends at so many lines."""
+        self.miscounts = 0
+        """Masters that came back and counted an executor twice."""
         self.ends = False
         """The run is about to end because we end it."""
         self._began = time.monotonic()
@@ -139,6 +141,15 @@ class SparkScene:
         with self.network.inside(DRIVER):
             self.runs.append(Kept(command, self.folder / f"run-{number}.log", environ))
         self._read = 0
+
+    def start_again(self) -> None:
+        """End the run, and all of it, by force; begin another."""
+        number, below = len(self.runs), [pid for host in WORKERS for pid in self.spark.below(host)]
+        self.ends = True
+        self.run.close()
+        self.await_end(number, below)
+        self.start_run()
+        self.ends = False
 
     def of_run(self, number: int) -> list[int]:
         """Living processes of a driver, by the number of its run: itself and its JVM."""
@@ -257,6 +268,7 @@ class SparkScene:
         return {
             "lines": self.tally.done, "tuples": self.tally.done * (1 + WORDS), "lost": len(missing),
             "again": self.tally.again, "runs": len(self.runs), "left": len(left), "folders": self._folders(),
+            "miscounts": self.miscounts,
         }  # fmt: skip
 
     def _stop_run(self) -> None:
