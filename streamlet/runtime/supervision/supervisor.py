@@ -42,8 +42,9 @@ from streamlet.runtime.worker.messages import Book, Close, Cut, Lost, Pause, Qui
 RESTART_REMEDY = "look at what its components do just before, or raise streamlet.worker.restarts.max."
 
 START_REMEDY = (
-    "it imports the topology's file before it is ready. Look at what is done there and in what it imports, or give it "
-    "more time: streamlet.worker.start.timeout.secs."
+    "it imports the topology's file before it is ready, and on Spark it needs a free slot before that. Look at what is "
+    "done there and in what it imports, at what Spark's master says of its cores, or give it more time: "
+    "streamlet.worker.start.timeout.secs."
 )
 
 WINDOW_S = 300.0
