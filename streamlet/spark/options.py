@@ -72,6 +72,7 @@ REFUSED: Mapping[str, str] = {
     "kafka.value.serializer": "values are always bytes or text: cast the column",
     "kafka.enable.auto.commit": "offsets are kept in the query's checkpoint, and none are committed to a group",
     "kafka.interceptor.classes": "Java classes cannot be loaded here",
+    "kafka.partitioner.class": "Java classes cannot be loaded here; kafka.partitioner takes 'murmur2' and other names",
     "kafka.transactional.id": "a stream's transactions are named after query and partition; see groupIdPrefix",
 }
 """Options that another connector has, or that would break this one, with what to do instead."""
@@ -152,6 +153,12 @@ def read_options(given: Mapping[str, str], use: Use) -> SourceOptions:
     strategy = options.get("startingoffsetsbytimestampstrategy", "error").lower()
     if strategy not in ("error", "latest"):
         raise BadInput(f"startingOffsetsByTimestampStrategy = {strategy!r} is not possible: write 'error' or 'latest'.")
+    most, least = _whole(options, "maxOffsetsPerTrigger", 1), _whole(options, "minOffsetsPerTrigger", 1)
+    if most is not None and least is not None and least > most:
+        raise BadInput(
+            f"minOffsetsPerTrigger = {least} is more than maxOffsetsPerTrigger = {most}, so no batch could have both: "
+            "lower the first or raise the second."
+        )
     client = client_settings(given, ConsumerConfig, "reading")
     return SourceOptions(
         topics,
@@ -160,8 +167,8 @@ def read_options(given: Mapping[str, str], use: Use) -> SourceOptions:
         strategy,
         _flag(options, "failOnDataLoss", True),
         _whole(options, "kafkaConsumer.pollTimeoutMs", 1) or 120_000,
-        _whole(options, "maxOffsetsPerTrigger", 1),
-        _whole(options, "minOffsetsPerTrigger", 1),
+        most,
+        least,
         duration_s(options.get("maxtriggerdelay", "15m"), "maxTriggerDelay"),
         _whole(options, "minPartitions", 1),
         _whole(options, "maxRecordsPerPartition", 1),
@@ -173,8 +180,8 @@ def read_options(given: Mapping[str, str], use: Use) -> SourceOptions:
 def write_options(given: Mapping[str, str], use: Use) -> SinkOptions:
     """Return the options of a write. Raises BadInput, naming the first wrong one."""
     options = _checked(given, use)
-    topic = options.get("topic")
-    if topic is not None and not topic.strip():
+    topic = options["topic"].strip() if "topic" in options else None
+    if topic == "":
         raise BadInput("topic = '' names no topic: give a name, or leave it out and have a column `topic`.")
     client = client_settings(given, ProducerConfig, "writing")
     return SinkOptions(
@@ -226,11 +233,14 @@ def _topics(options: Mapping[str, str]) -> TopicChoice:
             raise BadInput(f"subscribe = {text!r} names no topic: write 'lines', or 'lines,words'.")
         return TopicChoice(names=topics)
     if given[0] == "subscribePattern":
+        pattern = text.strip()
+        if not pattern:
+            raise BadInput(f"subscribePattern = {text!r} is empty: write 'lines', or '^lines-[0-9]+$'.")
         try:
-            re.compile(text)
+            re.compile(pattern)
         except re.error as error:
             raise BadInput(f"subscribePattern = {text!r} is not a regular expression of Python's: {error}.") from None
-        return TopicChoice(pattern=text)
+        return TopicChoice(pattern=pattern)
     rows = _json(text, "assign", '{"lines":[0,1]}')
     assigned: list[tuple[str, int]] = []
     for topic, numbers in rows.items():

@@ -141,6 +141,19 @@ def refuse_no_match(place: PlaceInLogs, tp: PartitionKey) -> BadInput:
     )
 
 
+def refuse_backwards(start: PartitionOffsets, end: PartitionOffsets, begin: PlaceInLogs, until: PlaceInLogs) -> None:
+    """Refuse a batch that begins behind its end. Raises BadInput."""
+    # Whatever failOnDataLoss says: the options contradict each other or the log, and an empty batch would hide it.
+    for (topic, number), offset in sorted(start.items()):
+        if offset > end[topic, number]:
+            raise BadInput(
+                f"Topic {topic!r}, partition {number}: the batch begins at offset {offset} ({begin.option}), behind "
+                f"its end at {end[topic, number]} ({until.option}): give an earlier beginning or a later end. Where "
+                "the end is the log's own, the offset is of another topic, or of this one before it was cut or made "
+                "again."
+            )
+
+
 # -- batches of a stream ---------------------------------------------------------------------------------------------
 
 

@@ -120,7 +120,8 @@ class Kafka:
             return sorted(wanted.assigned)
         names = wanted.names
         if wanted.pattern is not None:
-            names = tuple(name for name in self._admin.list_topics() if re.fullmatch(wanted.pattern, name))
+            # As in Spark's connector, a pattern that is found anywhere in a name is enough.
+            names = tuple(name for name in self._admin.list_topics() if re.search(wanted.pattern, name))
         if not names:
             return []
         return sorted(
@@ -188,6 +189,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typ
             end = kafka.offsets(options.end, there, late_is_end=True)
         finally:
             kafka.close()
+        planning.refuse_backwards(start, end, options.start, options.end)
         return _tasks(planning.batch_ranges(start, end, _lost(options)), options)
 
     def read(self, partition: Any) -> Iterator[Any]:

@@ -25,26 +25,11 @@ from pyspark.sql import SparkSession
 import streamlet.spark
 from streamlet.devcluster import DevCluster
 from streamlet.devcluster.errors import JarsUnavailable
-from streamlet.devcluster.installation import find_java
-from streamlet.devcluster.jars import Release, ensure_jars
+from tests.spark_connector import connector
 
 OURS, THEIRS = "streamlet-kafka", "kafka"
 PARTITIONS = 2
-NEEDED = ("spark-sql-kafka", "spark-token-provider", "kafka-clients", "commons-pool2")
 SIZES = (100, 1024)
-
-
-def connector() -> tuple[str, list[Path]]:
-    """The version of the connector and its jars; none where the registry has none."""
-    for version in (pyspark.__version__, "4.2.0", "4.1.1"):
-        release = Release(f"connector-{version}", (("org.apache.spark", "spark-sql-kafka-0-10_2.13", version),))
-        try:
-            folder = ensure_jars(release, find_java())
-        except JarsUnavailable as error:
-            print(f"connector {version}: {error}"[:300])
-            continue
-        return version, [path for path in sorted(folder.glob("*.jar")) if path.name.startswith(NEEDED)]
-    return "", []
 
 
 def session(jars: list[Path]) -> Any:
@@ -91,7 +76,11 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--records", type=int, default=500_000)
     given = arguments.parse_args()
-    version, jars = connector()
+    version, jars = "", []
+    try:
+        version, jars = connector()
+    except JarsUnavailable as error:
+        print(error)
     kinds = (OURS, THEIRS) if jars else (OURS,)
     with DevCluster("4") as cluster:
         spark = session(jars)

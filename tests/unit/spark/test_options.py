@@ -98,11 +98,22 @@ def test_exactly_one_option_names_the_topics() -> None:
         ("assign", '{"t":0}', "a list of"),
         ("assign", "t", "is not JSON"),
         ("subscribePattern", "(", "not a regular expression"),
+        ("subscribePattern", " ", "is empty"),
         ("subscribe", " , ", "names no topic"),
     ],
 )
 def test_topics_that_cannot_be_read_are_refused(name: str, value: str, said: str) -> None:
     assert said in refusal(Use.BATCH_READ, {**SERVERS, name: value})
+
+
+def test_blanks_around_a_topic_and_a_pattern_do_not_count() -> None:
+    assert read_options({**SERVERS, "subscribePattern": " t.* "}, Use.BATCH_READ).topics.pattern == "t.*"
+    assert write_options({**SERVERS, "topic": " t "}, Use.BATCH_WRITE).topic == "t"
+
+
+def test_a_least_size_of_a_batch_above_its_largest_is_refused() -> None:
+    text = refusal(Use.STREAM_READ, {**BASE, "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"})
+    assert text.startswith("minOffsetsPerTrigger = 9 is more than maxOffsetsPerTrigger = 5")
 
 
 def test_a_batch_begins_at_the_earliest_and_a_stream_at_the_latest() -> None:

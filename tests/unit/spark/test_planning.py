@@ -136,6 +136,15 @@ def test_offsets_by_partition_must_name_each_and_no_other() -> None:
         planning.look_up(place, [])
 
 
+def test_a_batch_that_begins_behind_its_end_is_refused_with_both_places() -> None:
+    begin, until = PlaceInLogs(option="startingOffsets"), PlaceInLogs(option="endingTimestamp")
+    planning.refuse_backwards({A: 5, B: 0}, {A: 5, B: 9}, begin, until)
+    with pytest.raises(
+        BadInput, match=r"partition 1: the batch begins at offset 9 \(startingOffsets\), behind its end at 5 "
+    ):
+        planning.refuse_backwards({A: 5, B: 9}, {A: 5, B: 5}, begin, until)
+
+
 def test_special_offsets_are_asked_and_others_are_taken() -> None:
     place = PlaceInLogs(partitions={A: EARLIEST, B: LATEST, C: 7}, option="startingOffsets")
     wanted = planning.look_up(place, [A, B, C])
