@@ -171,12 +171,14 @@ def test_a_stream_is_written_like_the_jar_writes_it(
 ) -> None:
     columns = stream_of(formats, "$plain").select("key", "value", "headers", "partition")
     sinks = {kind: make_topic(kafka4, partitions=3) for kind in (OURS, THEIRS)}
-    for kind, sink in sinks.items():
-        done = formats.write_stream(kind, columns, {"topic": f" {sink} ", "kafka.acks": "all"}, tmp_path / kind)
-        assert not done.refused, done.refused
+    outcomes = at_once(
+        *(
+            partial(formats.write_stream, kind, columns, {"topic": f" {sink} ", "kafka.acks": "all"}, tmp_path / kind)
+            for kind, sink in sinks.items()
+        )
+    )
+    assert [outcome.refused for outcome in outcomes] == ["", ""]
     assert formats.written(sinks[OURS]) == formats.written(sinks[THEIRS])
-    for kind, words in ((OURS, "Where to write is not said"), (THEIRS, "topic option required")):
-        assert words in formats.write_stream(kind, columns, {}, tmp_path / f"{kind}-nowhere").refused
 
 
 def test_aggregates_are_written_whole_by_both_and_by_the_page_s_way_as_the_jar_writes_updates(
@@ -187,18 +189,22 @@ def test_aggregates_are_written_whole_by_both_and_by_the_page_s_way_as_the_jar_w
     rows = counts.selectExpr("value AS key", "CAST(count AS STRING) AS value")
     refused = formats.write_stream(OURS, rows, {"topic": "t"}, tmp_path / "refused", "update").refused
     assert "does not support Update mode" in refused
-    found = []
-    for kind in (OURS, THEIRS):
-        whole, updated = make_topic(kafka4), make_topic(kafka4)
-        done = formats.write_stream(kind, rows, {"topic": whole}, tmp_path / f"{kind}-whole", "complete")
-        assert not done.refused, done.refused
-        if kind == OURS:
-            as_the_page_says(rows, kafka4, updated, tmp_path / "page")
-        else:
-            done = formats.write_stream(kind, rows, {"topic": updated}, tmp_path / "updates", "update")
-            assert not done.refused, done.refused
-        found.append((formats.written(whole), formats.written(updated)))
-    assert found[0] == found[1]
+    whole = {kind: make_topic(kafka4) for kind in (OURS, THEIRS)}
+    updates = {kind: make_topic(kafka4) for kind in (OURS, THEIRS)}
+
+    def by_the_page() -> Outcome:
+        as_the_page_says(rows, kafka4, updates[OURS], tmp_path / "page")
+        return Outcome()
+
+    outcomes = at_once(
+        partial(formats.write_stream, OURS, rows, {"topic": whole[OURS]}, tmp_path / "1", "complete"),
+        partial(formats.write_stream, THEIRS, rows, {"topic": whole[THEIRS]}, tmp_path / "2", "complete"),
+        partial(formats.write_stream, THEIRS, rows, {"topic": updates[THEIRS]}, tmp_path / "3", "update"),
+        by_the_page,
+    )
+    assert [outcome.refused for outcome in outcomes] == [""] * 4
+    for sinks in (whole, updates):
+        assert formats.written(sinks[OURS]) == formats.written(sinks[THEIRS])
 
 
 def stream_of(formats: Formats, topic: str) -> Any:
