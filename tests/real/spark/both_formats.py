@@ -52,7 +52,7 @@ def at_once(*jobs: Callable[[], Outcome]) -> list[Outcome]:
     found: dict[int, Outcome] = {}
 
     def run(number: int) -> None:
-        found[number] = jobs[number]()
+        found[number] = attempt(jobs[number])
 
     others = [InheritableThread(target=run, args=(number,)) for number in range(1, len(jobs))]
     for thread in others:
