@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import signal
@@ -12,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from streamlet.backends.spark.masters import parse_master
-from streamlet.backends.spark.spark_session import Cancelled, _Opening, active_session, open_session
+from streamlet.backends.spark.spark_session import Cancelled, _Opening, active_session, open_session, wait_for_executors
 from streamlet.base.environment import environment
+from streamlet.base.errors import BadInput
+from tests.marked_processes import NUMBERED
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.spark
 
@@ -46,6 +50,23 @@ def test_a_process_can_have_one_after_the_other_and_is_left_as_it_was(
 def _not_pysparks(environ: dict[str, str]) -> dict[str, str]:
     """Without what pyspark writes there for itself, in this test or in an earlier one."""
     return {k: v for k, v in environ.items() if k not in {"SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE"}}
+
+
+def test_a_worker_has_as_many_cores_as_spark_task_cpus_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An executor of two cores has one slot then: one worker runs, and two are refused with that number."""
+    (tmp_path / "spark-defaults.conf").write_text("spark.task.cpus 2\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    session = open_session(parse_master("local-cluster[1,2,1024]", 1), "t", debug=False, cancelled=lambda: False)
+    try:
+        wait_for_executors(session, lambda found: len(found) == 1, PATIENCE_S, lambda: False)
+        assert [executor.slots for executor in session.executors()] == [1]
+        monkeypatch.syspath_prepend(str(NUMBERED.parent))
+        numbered = importlib.import_module("numbered").Numbered
+        assert numbered.run(backend="spark", workers=1, settings={"out": str(tmp_path)}).reason == "caught_up"
+        with pytest.raises(BadInput, match=r"wants 2 workers.* has 1 slots"):
+            numbered.run(backend="spark", workers=2, settings={"out": str(tmp_path)})
+    finally:
+        session.close()
 
 
 def test_one_that_nobody_wants_any_more_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
