@@ -49,7 +49,7 @@ def lay_out(
 ) -> tuple[Member | None, list[Member]]:
     """Choose ports and write every configuration file; return ZooKeeper and brokers.
 
-    There is no ZooKeeper on 4.x. ``extra`` goes into each broker's file last.
+    There is no ZooKeeper on 4.x. ``extra`` goes into each broker's file last; of a tuple each has its own entry.
     With ``certificates`` each broker has the listeners of ``settings.SECURE_LISTENERS`` too.
     """
     kinds = len(settings.SECURE_LISTENERS) if certificates is not None else 0
@@ -70,10 +70,14 @@ def lay_out(
         pem, ca = certificates.broker, certificates.ca
         # Before `extra`, which is the last word of a test about its broker.
         values = [settings.secured(values[i], secure_ports[i], pem, ca) for i in range(count)]
-    brokers = [_broker(installation, i, ports[i], {**values[i], **extra}) for i in range(count)]
+    brokers = [_broker(installation, i, ports[i], {**values[i], **_of_broker(i, extra)}) for i in range(count)]
     for member, chosen in zip(brokers, secure_ports, strict=True):
         member.secure_ports = dict(zip(settings.SECURE_LISTENERS, chosen, strict=False))
     return zookeeper, brokers
+
+
+def _of_broker(number: int, extra: Mapping[str, object]) -> dict[str, object]:
+    return {name: value[number] if isinstance(value, tuple) else value for name, value in extra.items()}
 
 
 def laid_out(installation: Installation, name: str, port: int) -> Member:
