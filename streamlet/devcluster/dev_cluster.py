@@ -39,8 +39,9 @@ class DevCluster(KafkaTools):
     ``kafka``: "3.9" (ZooKeeper mode) or "4" (KRaft); ``brokers``: 1 or 3 (or 0: ZooKeeper alone).
     ``directory`` holds data and logs and is kept; without one a temporary directory is used and removed.
     ``figures`` leaves the JVMs their best compiler and collector. ``broker_settings`` go into every broker's
-    properties last, of a tuple one value each. ``preferred_ports``: (ZooKeeper, first broker, second, ...), taken where free. ``secured``
-    gives every broker TLS and SASL listeners too (:meth:`secure_servers`, :attr:`certificates`; needs ``openssl``).
+    properties last, of a tuple one value each. ``preferred_ports``: (ZooKeeper, first broker, second, ...), taken
+    where free. ``secured`` gives every broker TLS and SASL listeners too (:meth:`secure_servers`,
+    :attr:`certificates`; needs ``openssl``).
 
     Every process dies with the one that called ``start``, even one killed with SIGKILL. Methods that change
     the cluster belong to one thread at a time; broker indexes count from 0 and are the broker ids.

@@ -1,4 +1,4 @@
-"""One connection for each broker, shared by the partitions it leads: a thin face of the Kafka client."""
+"""One connection for each broker, shared by the partitions it leads or is read from: a thin face of the client."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LogBounds:
 class Connection:
     """The way to one broker, and this task's partitions on it."""
 
-    __slots__ = ("address", "broker", "client", "partitions")
+    __slots__ = ("address", "broker", "client", "partitions", "read_here")
 
     def __init__(self, client: KafkaClient, broker: Broker) -> None:
         self.client = client
@@ -45,6 +45,9 @@ class Connection:
         self.address = KafkaBroker(UNKNOWN_NODE, broker.host, broker.port)
         self.broker = broker
         self.partitions: set[Partition] = set()
+        """Those that it leads."""
+        self.read_here: set[Partition] = set()
+        """Those that another one leads, and whose records come from here."""
 
     def log_bounds(
         self, partition: Partition, timestamp_ms: int | None = None, stop_ms: int | None = None
@@ -106,6 +109,7 @@ class DynamicPartitionConnections:
         self._client = client
         self._by_broker: dict[Broker, Connection] = {}
         self._by_partition: dict[Partition, Connection] = {}
+        self._nearer: dict[Partition, Connection] = {}
 
     def register(self, partition: Partition, broker: Broker) -> Connection:
         """Return the connection to ``broker`` for ``partition``; give back the one to another broker."""
@@ -114,26 +118,41 @@ class DynamicPartitionConnections:
             if known.broker == broker:
                 return known
             self.unregister(partition)
-        connection = self._by_broker.get(broker)
-        if connection is None:
-            connection = self._by_broker[broker] = Connection(self._client, broker)
+        connection = self._at(broker)
         connection.partitions.add(partition)
         self._by_partition[partition] = connection
         return connection
 
     def get_connection(self, partition: Partition) -> Connection | None:
-        """Return the connection of a registered partition, else None."""
+        """Return the connection of a registered partition to its leader, else None."""
         return self._by_partition.get(partition)
 
+    def read_connection(self, partition: Partition) -> Connection | None:
+        """Return the connection that brings a registered partition's records, else None."""
+        return self._nearer.get(partition) or self._by_partition.get(partition)
+
+    def read_from(self, partition: Partition, broker: Broker) -> None:
+        """Let a registered partition be read from a replica."""
+        before = self._nearer.get(partition)
+        if before is None or before.broker != broker:
+            self.read_from_leader(partition)
+            connection = self._nearer[partition] = self._at(broker)
+            connection.read_here.add(partition)
+
+    def read_from_leader(self, partition: Partition) -> None:
+        """Let a partition's records come from its leader, as at first."""
+        connection = self._nearer.pop(partition, None)
+        if connection is not None:
+            connection.read_here.discard(partition)
+            self._close_unused(connection)
+
     def unregister(self, partition: Partition) -> None:
-        """Give the partition's connection back; an unknown partition is ignored."""
+        """Give the partition's connections back; an unknown partition is ignored."""
+        self.read_from_leader(partition)
         connection = self._by_partition.pop(partition, None)
-        if connection is None:
-            return
-        connection.partitions.discard(partition)
-        if not connection.partitions:
-            del self._by_broker[connection.broker]
-            connection.disconnect()
+        if connection is not None:
+            connection.partitions.discard(partition)
+            self._close_unused(connection)
 
     def connections(self) -> list[Connection]:
         """Return the connections in use."""
@@ -143,3 +162,14 @@ class DynamicPartitionConnections:
         """Give all connections back."""
         for partition in list(self._by_partition):
             self.unregister(partition)
+
+    def _at(self, broker: Broker) -> Connection:
+        connection = self._by_broker.get(broker)
+        if connection is None:
+            connection = self._by_broker[broker] = Connection(self._client, broker)
+        return connection
+
+    def _close_unused(self, connection: Connection) -> None:
+        if not (connection.partitions or connection.read_here):
+            del self._by_broker[connection.broker]
+            connection.disconnect()

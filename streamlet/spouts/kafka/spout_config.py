@@ -144,6 +144,9 @@ class SpoutConfig(SecuritySettings):
     """Milliseconds of silence after which the group, or ZooKeeper, gives a task's place to others. The next run waits
     as long after a run that was killed whole. A task that gets no answer for 0.9 of it pauses."""
     client_id: str = "streamlet"
+    client_rack: str = ""
+    """Where the workers stand, as ``broker.rack`` names it: a leader may then name a replica there to read from
+    (KIP-392). Empty: records come from leaders."""
 
     def __post_init__(self) -> None:
         self._check_topics()

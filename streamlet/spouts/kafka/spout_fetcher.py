@@ -10,6 +10,8 @@ Rules:
   were asked for. Anything else is stale (leader moved, log truncated, partition opened again) and is dropped.
 - After a failure a broker, or a single partition, pauses for a growing time. What a failure means (look at the leaders
   again, reset, stop) is the coordinator's decision: ``collect`` only reports it.
+- With a rack the leader of a partition may name a nearer replica (KIP-392), which is read from for a time. Whatever
+  goes wrong there, the leader is asked again, and no rack named to it for that time.
 
 No fetch sessions (KIP-227) here: a spout asks a few brokers for a few partitions, and the spout must be able to leave a
 partition out of one fetch and take it into the next at no cost.
@@ -17,6 +19,7 @@ partition out of one fetch and take it into the next at no cost.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -33,10 +36,15 @@ from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartiti
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
 
+log = logging.getLogger(__name__)
+
 # The broker answers one fetch after the other. With the usual wait (500 ms) a quiet partition in the fetch would hold
 # up the full one, which is soon empty and then starves.
 BUSY_WAIT_MS = 10
 """Milliseconds a broker may hold a fetch while another of its partitions has a full buffer."""
+
+NEARER_S = 300.0
+"""Seconds until the leader is asked again which replica is nearer; Java's age of metadata."""
 
 RETRY = Backoff(initial=0.1, maximum=1.0)
 
@@ -80,6 +88,12 @@ class SpoutFetcher:
         self._brokers: dict[Broker, _Broker] = {}
         self._broker_pauses: Pauses[Broker] = Pauses(RETRY)
         self._pauses: Pauses[Partition] = Pauses(RETRY)
+        self._nearer_until_s: dict[Partition, float] = {}
+        """Of partitions that are read from a nearer replica: when the leader is asked again."""
+        self._alone_until_s: dict[Partition, float] = {}
+        """Of partitions whose nearer replica failed: until when their leader hears no rack."""
+        self._told: dict[Partition, Broker] = {}
+        """Where the log says that partitions are read from, if not from the leader."""
 
     def collect(self, now_s: float) -> list[FailedFetch]:
         """Take in the answers that have come; return the partitions that failed."""
@@ -93,10 +107,14 @@ class SpoutFetcher:
                 found = answer.value
             except KafkaError as error:
                 first = self._broker_pauses.failed(broker, now_s) == 1
-                failed += [FailedFetch(one.manager.partition, error, first) for one in asked.values()]
+                failed += [
+                    FailedFetch(one.manager.partition, error, first)
+                    for one in asked.values()
+                    if not self._back_to_leader(one.manager.partition, broker, error, now_s)
+                ]
                 continue
             self._broker_pauses.ended(broker)
-            failed += self._take(found, asked, now_s)
+            failed += self._take(broker, found, asked, now_s)
         return failed
 
     def send(self, managers: Iterable[PartitionManager], topic_id: Callable[[str], str | None], now_s: float) -> None:
@@ -105,12 +123,13 @@ class SpoutFetcher:
         ``topic_id``: tells a topic's id in the client's metadata.
         """
         managers = list(managers)
+        self._ask_leaders_again(now_s)
         rooms = self._rooms(managers)
         wanted: dict[Broker, tuple[Connection, list[PartitionManager]]] = {}
         busy: set[Broker] = set()
         pausing = self._pauses.active(now_s)
         for manager in managers:
-            connection = self._connections.get_connection(manager.partition)
+            connection = self._connections.read_connection(manager.partition)
             if connection is None or manager.closed or manager.paused or manager.partition in pausing:
                 continue
             if not manager.wants_fetch():
@@ -136,6 +155,46 @@ class SpoutFetcher:
                 wait_ms = min(wait_ms, BUSY_WAIT_MS) if broker in busy else wait_ms
                 self._ask(connection, state, mine, rooms[broker], wait_ms)
 
+    def _ask_leaders_again(self, now_s: float) -> None:
+        """Ask leaders again whose answer about a nearer replica is old."""
+        for partition in [one for one, until_s in self._nearer_until_s.items() if until_s < now_s]:
+            connection = self._connections.read_connection(partition)
+            state = None if connection is None else self._brokers.get(connection.broker)
+            # Between two fetches: the connection may be closed with it, and a fetch under way would fail.
+            if state is None or state.answer is None:
+                del self._nearer_until_s[partition]
+                self._connections.read_from_leader(partition)
+        for partition in [one for one, until_s in self._alone_until_s.items() if until_s < now_s]:
+            del self._alone_until_s[partition]
+
+    def _read_nearer(self, partition: Partition, node: int, now_s: float) -> None:
+        """Read on from the replica that the leader has named."""
+        leader = self._connections.get_connection(partition)
+        replica = None if leader is None else leader.client.cluster.brokers.get(node)
+        if replica is None:  # nobody knows its address yet
+            self._alone_until_s[partition] = now_s + NEARER_S
+            return
+        near = Broker(replica.host, replica.port)
+        self._connections.read_from(partition, near)
+        self._nearer_until_s[partition] = now_s + NEARER_S
+        if self._told.get(partition) != near:
+            self._told[partition] = near
+            log.info("%s is read from %s, the replica that its leader names for this rack", partition, near)
+
+    def _back_to_leader(self, partition: Partition, broker: Broker, error: KafkaError, now_s: float) -> bool:
+        """Ask the leader again after a failure of a nearer replica; False: it was not one."""
+        # Rule: without the rack. A replica that is alive for the leader, and out of reach from here, would be named at
+        # each fetch, and no record would come.
+        read = self._connections.read_connection(partition)
+        if read is None or read.broker != broker or read is self._connections.get_connection(partition):
+            return False
+        self._nearer_until_s.pop(partition, None)
+        self._told.pop(partition, None)
+        self._alone_until_s[partition] = now_s + NEARER_S
+        self._connections.read_from_leader(partition)
+        log.warning("%s is read from its leader for %g s. %s", partition, NEARER_S, error.message)
+        return True
+
     @property
     def all_asked(self) -> bool:
         """Whether every broker owes an answer."""
@@ -147,6 +206,9 @@ class SpoutFetcher:
         for broker in [broker for broker in self._brokers if broker not in used]:
             del self._brokers[broker]
             self._broker_pauses.ended(broker)
+        for kept in (self._nearer_until_s, self._alone_until_s, self._told):
+            for partition in [one for one in kept if self._connections.get_connection(one) is None]:
+                del kept[partition]
 
     def _rooms(self, managers: Iterable[PartitionManager]) -> dict[Broker, int]:
         """Return how many bytes each idle broker may send now."""
@@ -155,7 +217,7 @@ class SpoutFetcher:
         by_broker: dict[Broker, list[PartitionManager]] = {}
         total = self._buffer_size_bytes
         for manager in managers:
-            connection = self._connections.get_connection(manager.partition)
+            connection = self._connections.read_connection(manager.partition)
             if connection is None:
                 total -= manager.buffer.size_bytes  # fetched from a leader that is gone
             else:
@@ -172,11 +234,18 @@ class SpoutFetcher:
             for manager in managers
         }
         positions = {tp: FetchPosition(one.position, one.leader_epoch) for tp, one in state.asked.items()}
-        settings = replace(self._settings, fetch_max_wait_ms=wait_ms, fetch_max_bytes=room)
+        rack = self._settings.client_rack
+        if rack and any(manager.partition in self._alone_until_s for manager in managers):
+            rack = ""
+        settings = replace(self._settings, fetch_max_wait_ms=wait_ms, fetch_max_bytes=room, client_rack=rack)
         state.answer = fetch(connection.client, connection.address, positions, settings)
 
     def _take(
-        self, found: dict[TopicPartition, FetchedPartition], asked: dict[TopicPartition, _Asked], now_s: float
+        self,
+        broker: Broker,
+        found: dict[TopicPartition, FetchedPartition],
+        asked: dict[TopicPartition, _Asked],
+        now_s: float,
     ) -> list[FailedFetch]:
         failed: list[FailedFetch] = []
         for tp, row in found.items():
@@ -190,6 +259,9 @@ class SpoutFetcher:
             partition = manager.partition
             if row.error is None:
                 self._pauses.ended(partition)
+                if row.preferred_read_replica >= 0:  # the leader names it in place of records
+                    self._read_nearer(partition, row.preferred_read_replica, now_s)
+                    continue
                 # Where to read on is known from the batch headers, before anything is unpacked: so the next fetch is
                 # under way while these records are decoded and emitted.
                 scan = scan_headers(row.records, position)
@@ -200,6 +272,9 @@ class SpoutFetcher:
                 )
                 continue
             error = row.error(f"Fetching {partition} from offset {position}")
+            # What a follower lacks the leader may have; if not, the leader says so.
+            if self._back_to_leader(partition, broker, error, now_s):
+                continue
             failed.append(FailedFetch(partition, error, self._pauses.failed(partition, now_s) == 1))
         return failed
 

@@ -361,6 +361,7 @@ class _Start:
             fetch_max_wait_ms=config.fetch_max_wait_ms,
             fetch_min_bytes=config.fetch_min_bytes,
             max_partition_fetch_bytes=config.fetch_size_bytes,
+            client_rack=config.client_rack,
         )
         fetcher = SpoutFetcher(connections, settings, config.buffer_size_bytes)
         commits = CommitRounds(store, clock, config.state_update_interval_ms / 1e3, coordinator.leader)

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streamlet.devcluster import DevCluster
-from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, SpoutConfig, StaticHosts, ZkHosts
+from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, SpoutConfig, StaticHosts, ZkHosts, ZkOffsets
 from streamlet.spouts.kafka.errors import OffsetsLost, StaticLeaderMoved
 from tests.patience import PATIENCE_S
 
@@ -26,8 +26,13 @@ QUICK: dict[str, Any] = {"state_update_interval_ms": 100, "retry_initial_delay_m
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[DevCluster]:
-    """Three brokers of Kafka 3.9 in a ZooKeeper."""
-    with DevCluster("3.9", brokers=3, broker_settings={"log.cleaner.backoff.ms": 100}) as cluster:
+    """Three brokers of Kafka 3.9 in a ZooKeeper, each in a rack of its own."""
+    settings = {
+        "log.cleaner.backoff.ms": 100,
+        "broker.rack": ("red", "green", "blue"),
+        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    }
+    with DevCluster("3.9", brokers=3, broker_settings=settings) as cluster:
         yield cluster
 
 
@@ -142,6 +147,35 @@ def test_k2_k4_a_leader_move_keeps_what_is_pending_and_replays_nothing(
         assert node["offset"] == 20
         assert f"{node['broker']['host']}:{node['broker']['port']}" == leader
         assert node["leader_epoch"] >= 1
+
+
+def test_records_come_from_the_rack_of_the_workers_while_the_leader_stands_still(
+    three: DevCluster, make_topic: Make, harness: Make
+) -> None:
+    """200 records of 20 000 bytes, ten a fetch: the leader names the replica, and is needed for none of them."""
+    topic = make_topic(three, replication=3)
+    values = [f"{number:05d}" * 4000 for number in range(200)]
+    producer = Producer({"bootstrap.servers": three.bootstrap_servers, "acks": "all"})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(20) == 0
+    leader = leaders(three, topic)[0]
+    rack = ("red", "green", "blue")[(leader + 1) % 3]
+    hosts = StaticHosts({0: broker_address(three, leader)})
+    store = ZkOffsets(three.zookeeper)
+    small: dict[str, Any] = {"fetch_size_bytes": 200_000, "buffer_size_bytes": 400_000}
+    spout = harness(SpoutConfig(hosts, topic, "/streamlet", topic, offset_store=store, client_rack=rack, **small))
+    first = spout.take(20)
+    three.pause(leader)
+    try:
+        rest = spout.take(160)
+        others = ",".join(broker_address(three, (leader + one) % 3) for one in (1, 2))
+        row = AdminClient({"bootstrap.servers": others}).list_topics(topic, 10).topics[topic].partitions[0]
+        assert row.leader == leader  # nobody was elected meanwhile
+    finally:
+        three.resume(leader)
+    rest += spout.take(20)
+    assert [row[0] for row, _ in first + rest] == values
 
 
 def test_t13_static_hosts_stop_when_their_leader_moved(three: DevCluster, make_topic: Make, harness: Make) -> None:

@@ -59,20 +59,39 @@ def test_k2_an_unknown_partition_has_no_connection() -> None:
     assert client.closed == []
 
 
-STEPS = st.lists(st.tuples(st.integers(0, 5), st.none() | st.integers(0, 2)), max_size=40)
+STEPS = st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.none() | st.integers(0, 2)), max_size=40)
 
 
 @given(STEPS)
-def test_k2_a_broker_is_connected_exactly_while_a_partition_needs_it(steps: list[tuple[int, Any]]) -> None:
-    mine, _ = connections()
-    want: dict[int, int] = {}
-    for number, broker in steps:
-        if broker is None:
-            mine.unregister(Partition("t", number))
-            want.pop(number, None)
+def test_k2_a_broker_is_connected_exactly_while_a_partition_needs_it(steps: list[tuple[int, bool, Any]]) -> None:
+    """Led there, or read from there: a partition whose leader changes, or is gone, is read from the leader again."""
+    mine, client = connections()
+    leaders: dict[Partition, Broker] = {}
+    nearer: dict[Partition, Broker] = {}
+    for number, to_read, broker in steps:
+        partition, at = Partition("t", number), None if broker is None else BROKERS[broker]
+        closed, before = len(client.closed), {*leaders.values(), *nearer.values()}
+        if to_read:
+            if at is None:
+                mine.read_from_leader(partition)
+                nearer.pop(partition, None)
+            elif partition in leaders:
+                mine.read_from(partition, at)
+                nearer[partition] = at
+        elif at is None:
+            mine.unregister(partition)
+            leaders.pop(partition, None)
+            nearer.pop(partition, None)
         else:
-            mine.register(Partition("t", number), BROKERS[broker])
-            want[number] = broker
-        assert {one.broker for one in mine.connections()} == {BROKERS[broker] for broker in want.values()}
+            mine.register(partition, at)
+            if leaders.get(partition) != at:
+                nearer.pop(partition, None)
+            leaders[partition] = at
+        used = {*leaders.values(), *nearer.values()}
+        assert {one.broker for one in mine.connections()} == used
+        assert set(client.closed[closed:]) == {one.host for one in before - used}
         for one in mine.connections():
-            assert {p.number for p in one.partitions} == {n for n, b in want.items() if BROKERS[b] == one.broker}
+            assert one.partitions == {each for each, where in leaders.items() if where == one.broker}
+        for each, where in leaders.items():
+            read = mine.read_connection(each)
+            assert read is not None and read.broker == nearer.get(each, where)

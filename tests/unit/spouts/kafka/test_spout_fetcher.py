@@ -23,7 +23,7 @@ from streamlet.spouts.kafka.manager import EmitLimits, OffsetLedger, PartitionMa
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import StringScheme
-from streamlet.spouts.kafka.spout_fetcher import BUSY_WAIT_MS, SpoutFetcher
+from streamlet.spouts.kafka.spout_fetcher import BUSY_WAIT_MS, NEARER_S, SpoutFetcher
 
 A, B, C = Broker("a"), Broker("b"), Broker("c")
 
@@ -33,7 +33,7 @@ class Client:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Any, RequestFuture[Any]]] = []
-        self.cluster = SimpleNamespace(topic_id=lambda topic: None)
+        self.cluster = SimpleNamespace(topic_id=lambda topic: None, brokers={2: B, 3: C})
         self.metadata = SimpleNamespace(request_update=lambda **_: 0)
         self.config = SimpleNamespace(request_timeout_ms=1000)
 
@@ -48,14 +48,15 @@ class Client:
         (topic,) = self.asked[index][1].topics
         return {row.partition: row.fetch_offset for row in topic.partitions}
 
-    def answer(self, index: int, **rows: tuple[int, bytes]) -> None:
-        """``p0=(error, records)``."""
+    def answer(self, index: int, nearer: int = -1, **rows: tuple[int, bytes]) -> None:
+        """``p0=(error, records)``; ``nearer``: the replica that the leader names."""
         partitions = tuple(
             FetchPartitionResponse(
                 partition_index=int(name[1:]),
                 error_code=error,
                 high_watermark=100,
                 last_stable_offset=100,
+                preferred_read_replica=nearer,
                 records=memoryview(data),
             )
             for name, (error, data) in rows.items()
@@ -323,3 +324,87 @@ def test_the_next_offset_is_read_off_the_headers() -> None:
     old[16] = 1
     assert read_on_at(bytes(old)) == 11
     assert read_on_at(empty_batch(10, 14) + bytes(old)) == 16
+
+
+class Near:
+    """One partition of leader A, in a spout of the rack "here"."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.connections = DynamicPartitionConnections(client)  # type: ignore[arg-type]
+        self.fetcher = SpoutFetcher(self.connections, FetchSettings(client_rack="here"), 1000)
+        self.one = manager(0)
+        self.connections.register(self.one.partition, A)
+
+    def ask(self, now: float = 0.0) -> tuple[str, str]:
+        """Send; return whom it asked last, and with which rack."""
+        self.fetcher.send([self.one], lambda topic: None, now)
+        host, request, _ = self.client.asked[-1]
+        return host, request.rack_id
+
+    def hear(self, now: float = 0.0, **rows: Any) -> list[Any]:
+        """Answer the last fetch; return what failed."""
+        self.client.answer(-1, **rows)
+        return self.fetcher.collect(now)
+
+
+@pytest.fixture
+def near(client: Client) -> Near:
+    return Near(client)
+
+
+def test_records_come_from_the_replica_that_the_leader_names_for_a_time(near: Near) -> None:
+    """The answer that names it has no records; the leader is asked again when the time is over."""
+    assert near.ask() == ("a", "here")
+    assert near.hear(p0=(0, b""), nearer=2) == []
+    assert near.ask() == ("b", "here")
+    assert near.hear(p0=(0, empty_batch(0, 9))) == []
+    assert near.one.buffer.position == 10
+    near.one._load()
+    assert near.ask(NEARER_S - 1) == ("b", "here")
+    # A fetch under way is not cut off.
+    assert near.ask(NEARER_S + 1) == ("b", "here")
+    near.hear(NEARER_S + 1, p0=(0, b""))
+    assert near.ask(NEARER_S + 1) == ("a", "here")
+    assert {one.broker for one in near.connections.connections()} == {A}
+
+
+@pytest.mark.parametrize("how", ["its connection ends", "its log is behind"])
+def test_after_a_failure_of_the_nearer_replica_the_leader_is_read_from_without_a_rack(
+    near: Near, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No look for leaders follows. With the rack the leader would name the same replica again, and send no records."""
+    near.ask()
+    near.hear(p0=(0, b""), nearer=2)
+    near.ask()
+    if how == "its connection ends":
+        near.client.asked[-1][2].fail(Disconnected("refused"))
+        assert near.fetcher.collect(0.0) == []
+    else:
+        assert near.hear(p0=(1, b"")) == []
+    assert near.ask() == ("a", "")
+    assert "t-0 is read from its leader for 300 s. " in caplog.text
+    assert near.hear(p0=(0, empty_batch(0, 0))) == []
+    near.one._load()
+    assert near.ask(NEARER_S + 1) == ("a", "here")
+
+
+def test_a_replica_without_an_address_is_not_waited_for(near: Near) -> None:
+    near.ask()
+    near.hear(p0=(0, b""), nearer=7)
+    assert near.ask() == ("a", "")
+
+
+def test_a_new_leader_is_read_from_and_asked_for_a_nearer_replica_again(near: Near) -> None:
+    near.ask()
+    near.hear(p0=(0, b""), nearer=2)
+    near.connections.register(near.one.partition, C)
+    assert near.ask() == ("c", "here")
+
+
+def test_a_failure_of_the_leader_is_told_also_when_it_has_moved_meanwhile(near: Near) -> None:
+    near.ask()
+    near.connections.register(near.one.partition, C)
+    near.client.asked[-1][2].fail(Disconnected("refused"))
+    assert [type(failed.error) for failed in near.fetcher.collect(0.0)] == [Disconnected]
+    assert near.ask() == ("c", "here")
