@@ -191,12 +191,13 @@ class Appender:
                 # cannot end before that one is back.
                 moves = self._config.partition_failover == "all" and number is None
                 queue = self.topics.living(state, home) if moves else home
-                self._keep_apart(queue, key, partition)
+                has_key = key is not None or partition_key is not None
+                self._keep_apart(queue, has_key, partition)
                 batch = self._open(queue, need, timestamp, deadline)
                 before = batch.size
                 index = batch.append(_encoded(batch, key, value, headers, timestamp), timestamp)
                 batch.pinned = batch.pinned or partition is not None
-                batch.keyed = batch.keyed or key is not None
+                batch.keyed = batch.keyed or has_key
                 if state.sticky_queue is queue:
                     self._spend(state, batch.size - before)
                 if queue is not home:
@@ -344,7 +345,7 @@ class Appender:
                 if not self._is_current(state, count):
                     continue
                 queue = self._queue(state, partition, None, None)
-                self._keep_apart(queue, None, partition)
+                self._keep_apart(queue, False, partition)
                 batch = self._open(queue, need, timestamp, deadline)
                 batch.pinned = batch.pinned or partition is not None
                 before = batch.size
@@ -371,13 +372,13 @@ class Appender:
             return state.queues[number]
         return self.topics.choose(state, key, partition_key, self._clock.monotonic())
 
-    def _keep_apart(self, queue: PartitionQueue, key: bytes | None, partition: int | None) -> None:
+    def _keep_apart(self, queue: PartitionQueue, has_key: bool, partition: int | None) -> None:
         """Close the open batch unless it and this record may move alike."""
         # A batch moves to another partition as a whole, or not at all (``partition_failover``).
         batch = queue.open
         if batch is None or self._config.partition_failover == "off":
             return
-        stays = partition is not None or (key is not None and self._config.partition_failover != "all")
+        stays = partition is not None or (has_key and self._config.partition_failover != "all")
         if stays != (batch.pinned or (batch.keyed and self._config.partition_failover != "all")):
             queue.open = None
 

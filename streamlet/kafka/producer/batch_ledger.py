@@ -196,9 +196,7 @@ class BatchLedger:
     def expire(self, cluster: Cluster, now_s: float) -> float:
         """Fail batches that have passed ``delivery_timeout_ms``; return the seconds until the next one does."""
         late = self._expired_in_flight(now_s) + self._accumulator.expired(now_s)
-        # Callbacks run in the order of ``ended``, which must be that of each partition's records: as they were drained
-        # first, for a batch queued for another try comes before younger ones in flight; then what never was.
-        for batch in sorted(late, key=lambda batch: batch.drained_turn or float("inf")):
+        for batch in _in_order(late):
             self._fail(batch, self.expired_error(batch, cluster, now_s), now_s)
         return min(self._accumulator.next_expiry_s(now_s), self._next_expiry_s(now_s))
 
@@ -257,7 +255,7 @@ class BatchLedger:
             batch.abort(error)
             self._release(batch)
         # Those, and any whose callbacks a dying thread has left: a callback may have raised SystemExit.
-        self.ended = [batch for batch in self._accumulator.live if not batch.fired]
+        self.ended = _in_order(batch for batch in self._accumulator.live if not batch.fired)
         return aborted
 
     def release_all(self, batches: list[ProducerBatch]) -> None:
@@ -386,6 +384,13 @@ def with_tries(error: KafkaError, batch: ProducerBatch) -> KafkaError:
         f"Given up: {batch.count} record(s) for topic {tp.topic!r}, partition {tp.partition}, after "
         f"{_tries(batch, batch.attempts + 1)}.",
     )
+
+
+def _in_order(batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
+    """Return batches in the order of each partition's records."""
+    # Rule: callbacks run in this order, that of ``ended``. As they were drained first: a batch that is queued for
+    # another try, and the parts of one that was split, come before younger ones in flight; then what never was drained.
+    return sorted(batches, key=lambda batch: batch.drained_turn or float("inf"))
 
 
 def _tries(batch: ProducerBatch, count: int) -> str:

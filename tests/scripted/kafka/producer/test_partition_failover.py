@@ -70,9 +70,24 @@ def test_p8_a_key_stays_unless_all_is_said() -> None:
         take_leader(producer, broker, 0)
         until(lambda: producer.metrics()["records_moved"] == 1)
         keyed = producer.send("t", b"keyed", key=key_of(0))
+        apart = producer.send("t", b"by a key that is not written", partition_key=key_of(0))
         asked = len(broker.seen(ApiKey.METADATA))
         until(lambda: len(broker.seen(ApiKey.METADATA)) >= asked + 3)
         assert producer.metrics()["records_moved"] == 1
         broker.on(ApiKey.METADATA, broker.cluster.metadata)
         producer.flush(PATIENCE_S)
-        assert [future.get(0).partition for future in (keyless, keyed)] == [1, 0]
+        assert [future.get(0).partition for future in (keyless, keyed, apart)] == [1, 0, 0]
+
+
+def test_p8_a_record_without_a_written_key_stays_with_its_partition_key() -> None:
+    """It opens a batch of its own, which does not move, and one without any key moves past it."""
+    with scripted({"t": 2}, partition_failover="keyless", linger_ms=10_000) as (broker, _log, producer):
+        producer._appender.topics._uniform = lambda: 0.0
+        apart = producer.send("t", b"apart", partition_key=key_of(0))
+        keyless = producer.send("t", b"keyless")
+        take_leader(producer, broker, 0)
+        until(lambda: producer.metrics()["records_moved"] == 1)
+        broker.on(ApiKey.METADATA, broker.cluster.metadata)
+        producer.flush(PATIENCE_S)
+        assert [future.get(0).partition for future in (apart, keyless)] == [0, 1]
+        assert producer.metrics()["records_moved"] == 1

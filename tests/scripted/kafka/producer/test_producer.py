@@ -206,13 +206,14 @@ def test_e2_e4_a_batch_in_flight_expires_once_and_its_memory_waits_for_the_socke
         producer.send("t", b"x").get(10)
         log.answers = [(SILENCE, True)] * 10
         calls: list[Any] = []
-        future = producer.send("t", b"y").add_both(calls.append)
+        future = producer.send("t", b"y").add_both(calls.append).add_both(lambda _: 1 // 0)
         with pytest.raises(OutcomeUnknown, match=r"outcome is unknown.*may be in the log"):
             future.get(10)
         until(lambda: producer.metrics()["buffer_bytes_in_use"] == 0)
         producer.flush(5)
         assert len(calls) == 1 and isinstance(calls[0], OutcomeUnknown)
         assert producer.metrics()["failed_by_topic"] == {"t": 1}
+        assert producer.metrics()["callback_errors"] == 1
         assert producer.metrics()["failed_per_second"] > 0  # type: ignore[operator]
 
 
@@ -368,3 +369,15 @@ def test_order_without_idempotence_needs_one_in_flight_and_then_holds() -> None:
         producer.flush(20)
         assert [future.get(0).offset for future in futures] == list(range(1, 201))
         assert log.values[("t", 0)] == [b"first", *values] and log.batches[0][0] == -1
+
+
+@pytest.mark.parametrize("way", ["send", "send_many"])
+def test_p2_the_java_hash_is_of_the_key_before_it_is_serialized(way: str) -> None:
+    """The hashCode of "hello" is 99162322; that of its bytes is another number."""
+    with scripted({"t": 7}, partitioner="java_hash", key_serializer=str.encode) as (_broker, log, producer):
+        if way == "send":
+            producer.send("t", b"v", key="hello")
+        else:
+            producer.send_many("t", [b"v"], keys=["hello"])
+        producer.flush(10)
+        assert log.values == {("t", 99162322 % 7): [b"v"]}

@@ -150,6 +150,25 @@ def test_a_callback_that_sends_to_an_unknown_topic_is_told_that_it_must_not_wait
         assert "callback" in str(heard[0]) and "60 s" not in str(heard[0])
 
 
+def test_a_callback_that_finds_the_buffer_full_is_told_that_it_must_not_wait() -> None:
+    """For the memory that it would wait for is given back by its own thread."""
+    with scripted(buffer_memory=20_000, batch_size=5000) as (_broker, _log, producer):
+        heard: list[BaseException] = []
+        done = threading.Event()
+
+        def callback(_metadata: Any) -> None:
+            try:
+                for _ in range(100):
+                    producer.send("t", b"x" * 4000)
+            except KafkaError as err:
+                heard.append(err)
+            done.set()
+
+        producer.send("t", b"x").add_callback(callback)
+        assert done.wait(10)
+        assert isinstance(heard[0], BufferExhausted) and "a callback must not wait" in str(heard[0])
+
+
 def test_a_forked_child_can_wait_for_records_of_its_own() -> None:
     """Though a thread of its parent was noting a callback at the fork."""
     with record_future._registration:

@@ -178,6 +178,17 @@ def test_the_end_of_the_producer_ends_every_batch_wherever_it_is() -> None:
     assert flying.state is BatchState.ABORTED and books.accumulator.pool.in_use == 0 and not books.ledger.on_wire
 
 
+def test_e4_at_the_end_the_parts_of_a_split_batch_come_before_younger_ones_in_flight() -> None:
+    """They were made later, of older records."""
+    books = Books()
+    large, flying = books.sent(records=4), books.sent()
+    books.answer(large, MessageTooLarge())
+    parts = list(books.accumulator.queue(TP).batches)
+    queued = books.batch()
+    books.ledger.abort_all(GONE)
+    assert books.ledger.ended == [*parts, flying, queued]
+
+
 def test_e3_a_success_after_an_abort_is_told_of_and_counted_and_changes_nothing() -> None:
     """``done`` twice by abort: the future failed when the producer was closed, and stays so."""
     books = Books()

@@ -191,6 +191,14 @@ def test_k13_every_walk_looks_at_the_commit_timer_even_without_an_emit() -> None
     assert rig.commits == 3
     rig.spout.on_timer()
     assert rig.commits == 4
+    assert KafkaSpout.timer_interval_s == 0.1, "seconds, which the loop keeps also under back-pressure"
+
+
+def test_k9_1_deactivate_commits_without_waiting() -> None:
+    """A pause may last for hours."""
+    rig = Rig(Manager(0, 0))
+    rig.spout.deactivate()
+    assert rig.pressing == [True]
 
 
 def test_no_answer_is_read_after_the_last_look_at_answers() -> None:
