@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 
 from streamlet.kafka.broker_errors import (
     CorruptMessage,
@@ -140,7 +141,7 @@ class Fetcher:
         self._now_s = now_s
         self._sessions_enabled = config.enable_fetch_sessions
         self._retry = config.retry_backoff
-        self._replica_lease_s = config.metadata_max_age_ms / 1000
+        self._nearer_s = config.metadata_max_age_ms / 1000
         self.settings = FetchSettings(
             fetch_max_wait_ms=config.fetch_max_wait_ms,
             fetch_min_bytes=config.fetch_min_bytes,
@@ -219,14 +220,13 @@ class Fetcher:
         return min(waits, default=float("inf"))
 
     def _broker_for(self, row: AssignedPartition, now: float) -> Broker | None:
-        # A leader may name a nearer replica (KIP-392). It holds for a time and no longer than it can be reached: the
-        # leader is asked again then, for a nearer or newer one.
         cluster = self._client.cluster
-        if row.preferred_replica is not None:
-            replica = cluster.brokers.get(row.preferred_replica)
-            if replica is not None and now < row.preferred_until_s:
+        node = row.nearer.at(now)
+        if node is not None:
+            replica = cluster.brokers.get(node)
+            if replica is not None:
                 return replica
-            row.preferred_replica = None
+            row.nearer.failed(now + self._nearer_s)  # it is gone, or nobody knows its address yet
         return cluster.leader_for(row.topic_partition)
 
     def _send(self, broker: Broker, wanted: dict[TopicPartition, FetchPosition]) -> None:
@@ -236,7 +236,11 @@ class Fetcher:
         part = session.build(wanted, ids)
         self._in_flight.add(node)
         self.requests_sent += 1
-        future = fetch_in_session(self._client, broker, part, self.settings)
+        settings, now = self.settings, self._now_s()
+        rows = [row for tp in wanted if (row := self._subscriptions.get(tp)) is not None]
+        if settings.client_rack and any(row.nearer.hides_rack(now) for row in rows):
+            settings = replace(settings, client_rack="")  # it is of the whole request
+        future = fetch_in_session(self._client, broker, part, settings)
         future.add_listener(lambda done: self._answered(node, session, wanted, done))
 
     # -- answers
@@ -253,10 +257,10 @@ class Fetcher:
             self._metrics.failed_fetches += 1
             session.lost()
             self._pauses.failed(node, self._now_s())
-            for tp in wanted:  # from a replica that cannot be reached back to the leader
+            for tp in wanted:
                 row = self._subscriptions.get(tp)
-                if row is not None and row.preferred_replica == node:
-                    row.preferred_replica = None
+                if row is not None and row.nearer.node == node:
+                    row.nearer.failed(self._now_s() + self._nearer_s)
             if not done.exception.retriable:
                 self._positions.tell(done.exception)
             return
@@ -306,8 +310,7 @@ class Fetcher:
         if fetched.new_leader is not None:
             self._client.metadata.update_leader(tp, *fetched.new_leader)
         if fetched.preferred_read_replica >= 0:
-            row.preferred_replica = fetched.preferred_read_replica
-            row.preferred_until_s = self._now_s() + self._replica_lease_s
+            row.nearer.named(fetched.preferred_read_replica, self._now_s() + self._nearer_s)
         if fetched.error is not None or len(fetched.records) or fetched.diverging_epoch is not None:
             self._completed.append(CompletedFetch(fetched, row.position.offset_epoch, node))
 
@@ -438,12 +441,13 @@ class Fetcher:
             assert fetched.diverging_epoch is not None
             self._positions.parted(tp, *fetched.diverging_epoch)
         elif error is OffsetOutOfRange:
-            if row.preferred_replica is not None:
-                row.preferred_replica = None  # a follower may be late: the leader decides
+            if row.nearer.node == done.node:
+                row.nearer.failed(self._now_s() + self._nearer_s)  # a follower may be late: the leader decides
             else:
                 self._positions.out_of_range(tp)
         elif error.retriable and error is not CorruptMessage:
-            row.preferred_replica = None
+            if row.nearer.node == done.node:
+                row.nearer.failed(self._now_s() + self._nearer_s)
             row.next_retry_s = self._now_s() + self._retry.initial
             _log.debug("fetching %s: %s", tp, error.__name__)
         else:

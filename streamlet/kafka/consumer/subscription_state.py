@@ -18,6 +18,7 @@ from streamlet.base.errors import WrongArgument
 from streamlet.kafka.arguments import check_topic, several
 from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.consumer.errors import IllegalSubscription, NotAssigned
+from streamlet.kafka.fetch.nearer_replica import NearerReplica
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Cluster, TopicPartition
 
 
@@ -91,8 +92,7 @@ class AssignedPartition:
     """Offset at which a fetch found the end; None: not there, or the position was sought."""
     end_told: int | None = None
     """The last ``end_reached`` that the user was told of."""
-    preferred_replica: int | None = None
-    preferred_until_s: float = 0.0
+    nearer: NearerReplica = field(default_factory=NearerReplica)
     topic_id: str | None = None
     """Id of the topic that the position is in, where brokers tell it."""
 
@@ -263,7 +263,7 @@ class SubscriptionState:
         row.position, row.reset, row.next_retry_s = position, None, 0.0
         row.end_reached = row.end_told = None
         # The leader named that replica for the old position; it may not have the new one.
-        row.preferred_replica = None
+        row.nearer.forget()
 
     def seek_unvalidated(self, tp: TopicPartition, position: Position) -> None:
         """Read on at a position; check it first if its epochs are known."""
@@ -277,7 +277,7 @@ class SubscriptionState:
         row = self.require(tp)
         row.move(FetchState.AWAIT_RESET)
         row.reset, row.position, row.next_retry_s = strategy, None, 0.0
-        row.preferred_replica = None
+        row.nearer.forget()
 
     def maybe_reset_to(self, tp: TopicPartition, strategy: ResetStrategy, position: Position) -> bool:
         """Take in the leader's answer to a reset; return False when it is out of date."""
@@ -299,7 +299,8 @@ class SubscriptionState:
         # Without the epoch of the record before, there is nothing to compare: the position is believed.
         old = row.position
         row.position = Position(old.offset, old.offset_epoch, leader_epoch)
-        row.preferred_replica, row.next_retry_s = None, 0.0
+        row.next_retry_s = 0.0
+        row.nearer.forget()
         if old.offset_epoch != UNKNOWN_EPOCH:
             row.move(FetchState.AWAIT_VALIDATION)
 

@@ -28,6 +28,7 @@ from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import UnknownTopicId
 from streamlet.kafka.client.leader_requests import FetchedPartition, FetchPosition, FetchSettings, fetch
 from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.fetch.nearer_replica import NearerReplica
 from streamlet.kafka.fetch.pauses import Pauses
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import TopicPartition
@@ -88,10 +89,7 @@ class SpoutFetcher:
         self._brokers: dict[Broker, _Broker] = {}
         self._broker_pauses: Pauses[Broker] = Pauses(RETRY)
         self._pauses: Pauses[Partition] = Pauses(RETRY)
-        self._nearer_until_s: dict[Partition, float] = {}
-        """Of partitions that are read from a nearer replica: when the leader is asked again."""
-        self._alone_until_s: dict[Partition, float] = {}
-        """Of partitions whose nearer replica failed: until when their leader hears no rack."""
+        self._nearer: dict[Partition, NearerReplica] = {}
         self._told: dict[Partition, Broker] = {}
         """Where the log says that partitions are read from, if not from the leader."""
 
@@ -153,44 +151,40 @@ class SpoutFetcher:
             if state.answer is None and broker not in resting and rooms[broker] > 0:
                 wait_ms = self._settings.fetch_max_wait_ms
                 wait_ms = min(wait_ms, BUSY_WAIT_MS) if broker in busy else wait_ms
-                self._ask(connection, state, mine, rooms[broker], wait_ms)
+                self._ask(connection, state, mine, rooms[broker], wait_ms, now_s)
 
     def _ask_leaders_again(self, now_s: float) -> None:
         """Ask leaders again whose answer about a nearer replica is old."""
-        for partition in [one for one, until_s in self._nearer_until_s.items() if until_s < now_s]:
+        for partition in [one for one, nearer in self._nearer.items() if nearer.until_s <= now_s]:
             connection = self._connections.read_connection(partition)
             state = None if connection is None else self._brokers.get(connection.broker)
             # Between two fetches: the connection may be closed with it, and a fetch under way would fail.
             if state is None or state.answer is None:
-                del self._nearer_until_s[partition]
+                del self._nearer[partition]
                 self._connections.read_from_leader(partition)
-        for partition in [one for one, until_s in self._alone_until_s.items() if until_s < now_s]:
-            del self._alone_until_s[partition]
 
     def _read_nearer(self, partition: Partition, node: int, now_s: float) -> None:
         """Read on from the replica that the leader has named."""
+        nearer = self._nearer.setdefault(partition, NearerReplica())
         leader = self._connections.get_connection(partition)
         replica = None if leader is None else leader.client.cluster.brokers.get(node)
         if replica is None:  # nobody knows its address yet
-            self._alone_until_s[partition] = now_s + NEARER_S
+            nearer.failed(now_s + NEARER_S)
             return
+        nearer.named(node, now_s + NEARER_S)
         near = Broker(replica.host, replica.port)
         self._connections.read_from(partition, near)
-        self._nearer_until_s[partition] = now_s + NEARER_S
         if self._told.get(partition) != near:
             self._told[partition] = near
             log.info("%s is read from %s, the replica that its leader names for this rack", partition, near)
 
     def _back_to_leader(self, partition: Partition, broker: Broker, error: KafkaError, now_s: float) -> bool:
         """Ask the leader again after a failure of a nearer replica; False: it was not one."""
-        # Rule: without the rack. A replica that is alive for the leader, and out of reach from here, would be named at
-        # each fetch, and no record would come.
         read = self._connections.read_connection(partition)
         if read is None or read.broker != broker or read is self._connections.get_connection(partition):
             return False
-        self._nearer_until_s.pop(partition, None)
+        self._nearer[partition].failed(now_s + NEARER_S)
         self._told.pop(partition, None)
-        self._alone_until_s[partition] = now_s + NEARER_S
         self._connections.read_from_leader(partition)
         log.warning("%s is read from its leader for %g s. %s", partition, NEARER_S, error.message)
         return True
@@ -206,9 +200,10 @@ class SpoutFetcher:
         for broker in [broker for broker in self._brokers if broker not in used]:
             del self._brokers[broker]
             self._broker_pauses.ended(broker)
-        for kept in (self._nearer_until_s, self._alone_until_s, self._told):
-            for partition in [one for one in kept if self._connections.get_connection(one) is None]:
-                del kept[partition]
+        for partition in {*self._nearer, *self._told}:
+            if self._connections.get_connection(partition) is None:
+                self._nearer.pop(partition, None)
+                self._told.pop(partition, None)
 
     def _rooms(self, managers: Iterable[PartitionManager]) -> dict[Broker, int]:
         """Return how many bytes each idle broker may send now."""
@@ -225,7 +220,13 @@ class SpoutFetcher:
         return {broker: _room(total // len(by_broker), mine) for broker, mine in by_broker.items()}
 
     def _ask(
-        self, connection: Connection, state: _Broker, managers: list[PartitionManager], room: int, wait_ms: int
+        self,
+        connection: Connection,
+        state: _Broker,
+        managers: list[PartitionManager],
+        room: int,
+        wait_ms: int,
+        now_s: float,
     ) -> None:
         # The broker fills its answer in the order of the list: the partition with most bytes buffered goes to the end.
         managers.sort(key=lambda manager: manager.buffer.size_bytes)
@@ -235,8 +236,9 @@ class SpoutFetcher:
         }
         positions = {tp: FetchPosition(one.position, one.leader_epoch) for tp, one in state.asked.items()}
         rack = self._settings.client_rack
-        if rack and any(manager.partition in self._alone_until_s for manager in managers):
-            rack = ""
+        known = [self._nearer[one.partition] for one in managers if one.partition in self._nearer]
+        if any(nearer.hides_rack(now_s) for nearer in known):
+            rack = ""  # it is of the whole request
         settings = replace(self._settings, fetch_max_wait_ms=wait_ms, fetch_max_bytes=room, client_rack=rack)
         state.answer = fetch(connection.client, connection.address, positions, settings)
 

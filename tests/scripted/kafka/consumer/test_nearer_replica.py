@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.protocol.messages.fetch import (
     FetchPartitionResponse,
@@ -13,10 +15,19 @@ from streamlet.kafka.protocol.messages.fetch import (
 )
 from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
+from tests.scripted.fake_broker import CLOSE
 from tests.scripted.fake_cluster import FakeCluster, batch
 from tests.scripted.kafka.consumer.scripted import fetched
 
 ZERO = TopicPartition("t", 0)
+
+
+def naming(replica: int) -> FetchResponse:
+    """Return what a leader answers to a rack: a replica there, and no records."""
+    row = FetchPartitionResponse(
+        partition_index=0, error_code=0, high_watermark=20, preferred_read_replica=replica, records=memoryview(b"")
+    )
+    return FetchResponse(session_id=0, topics=(FetchTopicResponse(topic="t", partitions=(row,)),))
 
 
 def test_c4_records_come_from_the_replica_the_leader_names_until_it_fails() -> None:
@@ -26,10 +37,7 @@ def test_c4_records_come_from_the_replica_the_leader_names_until_it_fails() -> N
 
         def ask_the_near_one(request: FetchRequest) -> FetchResponse:
             assert request.rack_id == "here"
-            row = FetchPartitionResponse(
-                partition_index=0, error_code=0, high_watermark=20, preferred_read_replica=2, records=memoryview(b"")
-            )
-            return FetchResponse(session_id=0, topics=(FetchTopicResponse(topic="t", partitions=(row,)),))
+            return naming(2)
 
         leader.on(ApiKey.FETCH, ask_the_near_one, fetched({0: (0, batch(10, 10))}), fetched({}))
         near.on(ApiKey.FETCH, fetched({0: (0, batch(0, 10))}), fetched({0: (1, b"")}))
@@ -44,3 +52,28 @@ def test_c4_records_come_from_the_replica_the_leader_names_until_it_fails() -> N
                 found += [row.offset for rows in consumer.poll(50).values() for row in rows]
         assert found == list(range(20))
         assert len(near.seen(ApiKey.FETCH)) == 2
+
+
+@pytest.mark.parametrize("replica", [2, 7], ids=["is not reached", "is not in the metadata"])
+def test_a_replica_that_cannot_be_read_from_does_not_stop_the_reading(replica: int) -> None:
+    """A leader names it whenever it hears the rack: so it does not, and sends records."""
+    with FakeCluster({"t": 1}, brokers=2) as cluster:
+        leader, near = cluster.brokers
+        records = [{0: (0, batch(0, 10))}]
+
+        def fetch(request: FetchRequest) -> FetchResponse:
+            return naming(replica) if request.rack_id else fetched(records.pop() if records else {})
+
+        leader.on(ApiKey.FETCH, fetch)
+        near.on(ApiKey.FETCH, CLOSE)
+        found: list[int] = []
+        with Consumer(
+            bootstrap_servers=leader.address, auto_offset_reset="earliest", client_rack="here", fetch_max_wait_ms=50
+        ) as consumer:
+            consumer.assign([ZERO])
+            deadline = time.monotonic() + PATIENCE_S
+            while len(found) < 10:
+                assert time.monotonic() < deadline
+                found += [row.offset for rows in consumer.poll(50).values() for row in rows]
+        assert found == list(range(10))
+        assert len(near.seen(ApiKey.FETCH)) == (replica == 2)

@@ -1,0 +1,41 @@
+"""Which replica a partition is read from (KIP-392). Pure.
+
+A leader that hears of a rack may name a replica there, in place of records. It is read from for a time, then the leader
+is asked again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class NearerReplica:
+    """Where one partition is read from; times in monotonic seconds."""
+
+    node: int | None = None
+    """The replica that the leader has named; None: the leader is read from."""
+    until_s: float = 0.0
+    """When the leader is asked with the rack, in either case."""
+
+    def named(self, node: int, until_s: float) -> None:
+        """Read from a replica for a time."""
+        self.node, self.until_s = node, until_s
+
+    def failed(self, until_s: float) -> None:
+        """Read from the leader for a time, without the rack."""
+        # Rule: a leader names a replica that it knows to be alive, and sends no records. If that one is out of reach
+        # from here, or behind, it would be named at each fetch, and nothing would ever come.
+        self.node, self.until_s = None, until_s
+
+    def forget(self) -> None:
+        """Ask the leader, with the rack: it, or the position, is another one."""
+        self.node, self.until_s = None, 0.0
+
+    def at(self, now_s: float) -> int | None:
+        """Return the replica to read from now; None: the leader."""
+        return self.node if now_s < self.until_s else None
+
+    def hides_rack(self, now_s: float) -> bool:
+        """Tell whether the leader is to hear no rack now."""
+        return self.node is None and now_s < self.until_s
