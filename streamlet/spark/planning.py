@@ -150,7 +150,7 @@ def refuse_backwards(start: PartitionOffsets, end: PartitionOffsets, begin: Plac
                 f"Topic {topic!r}, partition {number}: the batch begins at offset {offset} ({begin.option}), behind "
                 f"its end at {end[topic, number]} ({until.option}): give an earlier beginning or a later end. Where "
                 "the end is the log's own, the offset is of another topic, or of this one before it was cut or made "
-                "again."
+                "again; where the beginning is the log's own, retention has deleted what the batch was to read."
             )
 
 

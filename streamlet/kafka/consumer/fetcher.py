@@ -41,6 +41,7 @@ from streamlet.kafka.consumer.records import Chunk
 from streamlet.kafka.consumer.subscription_state import AssignedPartition, Position, SubscriptionState
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.fetch.fetch_session import FetchSession
+from streamlet.kafka.fetch.nearer_replica import SOON_S
 from streamlet.kafka.fetch.pauses import Pauses
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
@@ -226,7 +227,9 @@ class Fetcher:
             replica = cluster.brokers.get(node)
             if replica is not None:
                 return replica
-            row.nearer.failed(now + self._nearer_s)  # it is gone, or nobody knows its address yet
+            # It was away when the metadata came, or is new.
+            row.nearer.failed(now + SOON_S)
+            self._client.metadata.request_update(reset_equivalent=False)
         return cluster.leader_for(row.topic_partition)
 
     def _send(self, broker: Broker, wanted: dict[TopicPartition, FetchPosition]) -> None:
@@ -446,8 +449,8 @@ class Fetcher:
             else:
                 self._positions.out_of_range(tp)
         elif error.retriable and error is not CorruptMessage:
-            if row.nearer.node == done.node:
-                row.nearer.failed(self._now_s() + self._nearer_s)
+            if row.nearer.node == done.node:  # of an election a replica may know before us
+                row.nearer.failed(self._now_s() + (SOON_S if error.stale_metadata else self._nearer_s))
             row.next_retry_s = self._now_s() + self._retry.initial
             _log.debug("fetching %s: %s", tp, error.__name__)
         else:

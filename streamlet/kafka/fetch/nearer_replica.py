@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SOON_S = 5.0
+"""Seconds without the rack for what passes: an election, or a replica that the metadata does not know yet."""
+
 
 @dataclass(slots=True)
 class NearerReplica:

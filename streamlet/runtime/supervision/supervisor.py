@@ -42,8 +42,8 @@ from streamlet.runtime.worker.messages import Book, Close, Cut, Lost, Pause, Qui
 RESTART_REMEDY = "look at what its components do just before, or raise streamlet.worker.restarts.max."
 
 START_REMEDY = (
-    "it imports the topology's file before it is ready, and on Spark it needs a free slot before that. Look at what is "
-    "done there and in what it imports, at what Spark's master says of its cores, or give it more time: "
+    "it imports the topology's file before it is ready (on Spark it needs a free slot before that). Look at what is "
+    "done there and in what it imports (on Spark, at what its cluster manager says of cores), or give it more time: "
     "streamlet.worker.start.timeout.secs."
 )
 

@@ -10,8 +10,7 @@ Rules:
   were asked for. Anything else is stale (leader moved, log truncated, partition opened again) and is dropped.
 - After a failure a broker, or a single partition, pauses for a growing time. What a failure means (look at the leaders
   again, reset, stop) is the coordinator's decision: ``collect`` only reports it.
-- With a rack the leader of a partition may name a nearer replica (KIP-392), which is read from for a time. Whatever
-  goes wrong there, the leader is asked again, and no rack named to it for that time.
+- A partition is read from its leader, or from the nearer replica that the leader has named (``read_sources``).
 
 No fetch sessions (KIP-227) here: a spout asks a few brokers for a few partitions, and the spout must be able to leave a
 partition out of one fetch and take it into the next at no cost.
@@ -19,8 +18,7 @@ partition out of one fetch and take it into the next at no cost.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -28,7 +26,6 @@ from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import UnknownTopicId
 from streamlet.kafka.client.leader_requests import FetchedPartition, FetchPosition, FetchSettings, fetch
 from streamlet.kafka.errors import KafkaError
-from streamlet.kafka.fetch.nearer_replica import NearerReplica
 from streamlet.kafka.fetch.pauses import Pauses
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import TopicPartition
@@ -36,16 +33,12 @@ from streamlet.kafka.records.record_batch import scan_headers
 from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartitionConnections
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
-
-log = logging.getLogger(__name__)
+from streamlet.spouts.kafka.read_sources import ReadSources
 
 # The broker answers one fetch after the other. With the usual wait (500 ms) a quiet partition in the fetch would hold
 # up the full one, which is soon empty and then starves.
 BUSY_WAIT_MS = 10
 """Milliseconds a broker may hold a fetch while another of its partitions has a full buffer."""
-
-NEARER_S = 300.0
-"""Seconds until the leader is asked again which replica is nearer; Java's age of metadata."""
 
 RETRY = Backoff(initial=0.1, maximum=1.0)
 
@@ -89,9 +82,9 @@ class SpoutFetcher:
         self._brokers: dict[Broker, _Broker] = {}
         self._broker_pauses: Pauses[Broker] = Pauses(RETRY)
         self._pauses: Pauses[Partition] = Pauses(RETRY)
-        self._nearer: dict[Partition, NearerReplica] = {}
-        self._told: dict[Partition, Broker] = {}
-        """Where the log says that partitions are read from, if not from the leader."""
+        self.sources = ReadSources(connections, self._is_free)
+        self._reading: set[Broker] = set()
+        """Brokers that a partition is read from, as of the last ``send``."""
 
     def collect(self, now_s: float) -> list[FailedFetch]:
         """Take in the answers that have come; return the partitions that failed."""
@@ -108,7 +101,7 @@ class SpoutFetcher:
                 failed += [
                     FailedFetch(one.manager.partition, error, first)
                     for one in asked.values()
-                    if not self._back_to_leader(one.manager.partition, broker, error, now_s)
+                    if self.sources.failed(one.manager.partition, broker, error, now_s)
                 ]
                 continue
             self._broker_pauses.ended(broker)
@@ -121,13 +114,14 @@ class SpoutFetcher:
         ``topic_id``: tells a topic's id in the client's metadata.
         """
         managers = list(managers)
-        self._ask_leaders_again(now_s)
-        rooms = self._rooms(managers)
+        sources = {manager.partition: self.sources.of(manager.partition, now_s) for manager in managers}
+        self._reading = {connection.broker for connection in sources.values() if connection is not None}
+        rooms = self._rooms(managers, sources)
         wanted: dict[Broker, tuple[Connection, list[PartitionManager]]] = {}
         busy: set[Broker] = set()
         pausing = self._pauses.active(now_s)
         for manager in managers:
-            connection = self._connections.read_connection(manager.partition)
+            connection = sources[manager.partition]
             if connection is None or manager.closed or manager.paused or manager.partition in pausing:
                 continue
             if not manager.wants_fetch():
@@ -153,46 +147,14 @@ class SpoutFetcher:
                 wait_ms = min(wait_ms, BUSY_WAIT_MS) if broker in busy else wait_ms
                 self._ask(connection, state, mine, rooms[broker], wait_ms, now_s)
 
-    def _ask_leaders_again(self, now_s: float) -> None:
-        """Ask leaders again whose answer about a nearer replica is old."""
-        for partition in [one for one, nearer in self._nearer.items() if nearer.until_s <= now_s]:
-            connection = self._connections.read_connection(partition)
-            state = None if connection is None else self._brokers.get(connection.broker)
-            # Between two fetches: the connection may be closed with it, and a fetch under way would fail.
-            if state is None or state.answer is None:
-                del self._nearer[partition]
-                self._connections.read_from_leader(partition)
-
-    def _read_nearer(self, partition: Partition, node: int, now_s: float) -> None:
-        """Read on from the replica that the leader has named."""
-        nearer = self._nearer.setdefault(partition, NearerReplica())
-        leader = self._connections.get_connection(partition)
-        replica = None if leader is None else leader.client.cluster.brokers.get(node)
-        if replica is None:  # nobody knows its address yet
-            nearer.failed(now_s + NEARER_S)
-            return
-        nearer.named(node, now_s + NEARER_S)
-        near = Broker(replica.host, replica.port)
-        self._connections.read_from(partition, near)
-        if self._told.get(partition) != near:
-            self._told[partition] = near
-            log.info("%s is read from %s, the replica that its leader names for this rack", partition, near)
-
-    def _back_to_leader(self, partition: Partition, broker: Broker, error: KafkaError, now_s: float) -> bool:
-        """Ask the leader again after a failure of a nearer replica; False: it was not one."""
-        read = self._connections.read_connection(partition)
-        if read is None or read.broker != broker or read is self._connections.get_connection(partition):
-            return False
-        self._nearer[partition].failed(now_s + NEARER_S)
-        self._told.pop(partition, None)
-        self._connections.read_from_leader(partition)
-        log.warning("%s is read from its leader for %g s. %s", partition, NEARER_S, error.message)
-        return True
-
     @property
     def all_asked(self) -> bool:
-        """Whether every broker owes an answer."""
-        return bool(self._brokers) and all(state.answer is not None for state in self._brokers.values())
+        """Whether every broker that is read from owes an answer."""
+        return bool(self._reading) and not any(map(self._is_free, self._reading))
+
+    def _is_free(self, broker: Broker) -> bool:
+        state = self._brokers.get(broker)
+        return state is None or state.answer is None
 
     def forget_unused(self) -> None:
         """Drop the state of brokers that no partition uses any more."""
@@ -200,19 +162,18 @@ class SpoutFetcher:
         for broker in [broker for broker in self._brokers if broker not in used]:
             del self._brokers[broker]
             self._broker_pauses.ended(broker)
-        for partition in {*self._nearer, *self._told}:
-            if self._connections.get_connection(partition) is None:
-                self._nearer.pop(partition, None)
-                self._told.pop(partition, None)
+        self.sources.forget_closed()
 
-    def _rooms(self, managers: Iterable[PartitionManager]) -> dict[Broker, int]:
+    def _rooms(
+        self, managers: Iterable[PartitionManager], sources: Mapping[Partition, Connection | None]
+    ) -> dict[Broker, int]:
         """Return how many bytes each idle broker may send now."""
         # Each broker gets a share of its own: of a common budget each could send all that it was asked for, and one
         # broker would starve while another's bytes are buffered.
         by_broker: dict[Broker, list[PartitionManager]] = {}
         total = self._buffer_size_bytes
         for manager in managers:
-            connection = self._connections.read_connection(manager.partition)
+            connection = sources[manager.partition]
             if connection is None:
                 total -= manager.buffer.size_bytes  # fetched from a leader that is gone
             else:
@@ -235,10 +196,7 @@ class SpoutFetcher:
             for manager in managers
         }
         positions = {tp: FetchPosition(one.position, one.leader_epoch) for tp, one in state.asked.items()}
-        rack = self._settings.client_rack
-        known = [self._nearer[one.partition] for one in managers if one.partition in self._nearer]
-        if any(nearer.hides_rack(now_s) for nearer in known):
-            rack = ""  # it is of the whole request
+        rack = "" if self.sources.hides_rack((one.partition for one in managers), now_s) else self._settings.client_rack
         settings = replace(self._settings, fetch_max_wait_ms=wait_ms, fetch_max_bytes=room, client_rack=rack)
         state.answer = fetch(connection.client, connection.address, positions, settings)
 
@@ -262,8 +220,9 @@ class SpoutFetcher:
             if row.error is None:
                 self._pauses.ended(partition)
                 if row.preferred_read_replica >= 0:  # the leader names it in place of records
-                    self._read_nearer(partition, row.preferred_read_replica, now_s)
+                    self.sources.named(partition, row.preferred_read_replica, now_s)
                     continue
+                self.sources.read(partition, broker)
                 # Where to read on is known from the batch headers, before anything is unpacked: so the next fetch is
                 # under way while these records are decoded and emitted.
                 scan = scan_headers(row.records, position)
@@ -274,8 +233,7 @@ class SpoutFetcher:
                 )
                 continue
             error = row.error(f"Fetching {partition} from offset {position}")
-            # What a follower lacks the leader may have; if not, the leader says so.
-            if self._back_to_leader(partition, broker, error, now_s):
+            if not self.sources.failed(partition, broker, error, now_s):
                 continue
             failed.append(FailedFetch(partition, error, self._pauses.failed(partition, now_s) == 1))
         return failed

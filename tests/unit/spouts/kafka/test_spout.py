@@ -105,6 +105,7 @@ class Rig:
                 send=lambda managers, topic_id, now: self.steps.append("fetch"),
                 forget_unused=lambda: None,
                 all_asked=True,
+                sources=SimpleNamespace(avoid_nearer=lambda partition, error, now: self.steps.append("avoid nearer")),
             ),
             commits=SimpleNamespace(poll=self.commit_poll),
             gate=SimpleNamespace(poll=lambda now: None, may_emit=lambda now: True),

@@ -12,18 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamlet.base.backoff import Backoff
-from streamlet.kafka.broker_errors import NotLeaderOrFollower, UnknownTopicId
+from streamlet.kafka.broker_errors import FencedLeaderEpoch, NotLeaderOrFollower, UnknownTopicId
 from streamlet.kafka.client.leader_requests import FetchSettings
-from streamlet.kafka.errors import Disconnected
+from streamlet.kafka.errors import CorruptRecord, Disconnected
+from streamlet.kafka.fetch.nearer_replica import SOON_S
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.protocol.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 from streamlet.kafka.records.record_batch import HEADER
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.manager import EmitLimits, OffsetLedger, PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.read_sources import NEARER_S
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import StringScheme
-from streamlet.spouts.kafka.spout_fetcher import BUSY_WAIT_MS, NEARER_S, SpoutFetcher
+from streamlet.spouts.kafka.spout_fetcher import BUSY_WAIT_MS, SpoutFetcher
 
 A, B, C = Broker("a"), Broker("b"), Broker("c")
 
@@ -33,8 +35,10 @@ class Client:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Any, RequestFuture[Any]]] = []
+        self.closed: list[str] = []
         self.cluster = SimpleNamespace(topic_id=lambda topic: None, brokers={2: B, 3: C})
-        self.metadata = SimpleNamespace(request_update=lambda **_: 0)
+        self.metadata = SimpleNamespace(request_update=self.note_update)
+        self.updates = 0
         self.config = SimpleNamespace(request_timeout_ms=1000)
 
     def send(self, request: Any, to: Any = None, timeout_s: float | None = None) -> RequestFuture[Any]:
@@ -42,7 +46,11 @@ class Client:
         self.asked.append((to.host, request, future))
         return future
 
-    def disconnect(self, broker: Any) -> None: ...
+    def note_update(self, **_: Any) -> None:
+        self.updates += 1
+
+    def disconnect(self, broker: Any) -> None:
+        self.closed.append(broker.host)
 
     def offsets(self, index: int = -1) -> dict[int, int]:
         (topic,) = self.asked[index][1].topics
@@ -362,10 +370,17 @@ def test_records_come_from_the_replica_that_the_leader_names_for_a_time(near: Ne
     assert near.one.buffer.position == 10
     near.one._load()
     assert near.ask(NEARER_S - 1) == ("b", "here")
-    # A fetch under way is not cut off.
+    # Not beside a fetch under way, and the connection is kept, for mostly the same one is named again.
     assert near.ask(NEARER_S + 1) == ("b", "here")
     near.hear(NEARER_S + 1, p0=(0, b""))
     assert near.ask(NEARER_S + 1) == ("a", "here")
+    near.hear(NEARER_S + 1, p0=(0, b""), nearer=2)
+    assert near.client.closed == []
+    assert near.ask(NEARER_S + 1) == ("b", "here")
+    near.hear(2 * NEARER_S + 2, p0=(0, b""))
+    assert near.ask(2 * NEARER_S + 2) == ("a", "here")
+    near.hear(2 * NEARER_S + 2, p0=(0, empty_batch(10, 19)))
+    assert near.client.closed == ["b"]
     assert {one.broker for one in near.connections.connections()} == {A}
 
 
@@ -390,21 +405,51 @@ def test_after_a_failure_of_the_nearer_replica_the_leader_is_read_from_without_a
 
 
 def test_a_replica_without_an_address_is_not_waited_for(near: Near) -> None:
+    """The metadata is asked for, and soon the leader is asked again."""
     near.ask()
     near.hear(p0=(0, b""), nearer=7)
+    assert near.client.updates == 1
+    assert near.ask() == ("a", "")
+    near.hear(p0=(0, b""))
+    assert near.ask(SOON_S) == ("a", "here")
+
+
+def test_a_replica_that_knows_of_an_election_before_us_is_heard(near: Near) -> None:
+    """The leader of before may be gone: it is looked for again, and the new one names a replica at once."""
+    near.ask()
+    near.hear(p0=(0, b""), nearer=2)
+    near.ask()
+    (failed,) = near.hear(p0=(74, b""))
+    assert isinstance(failed.error, FencedLeaderEpoch)
+    near.connections.register(near.one.partition, C)
+    assert near.ask(SOON_S) == ("c", "here")
+
+
+def test_what_is_damaged_at_the_nearer_replica_is_fetched_from_the_leader(near: Near) -> None:
+    near.ask()
+    near.hear(p0=(0, b""), nearer=2)
+    near.fetcher.sources.avoid_nearer(near.one.partition, CorruptRecord("bytes"), 0.0)
     assert near.ask() == ("a", "")
 
 
 def test_a_new_leader_is_read_from_and_asked_for_a_nearer_replica_again(near: Near) -> None:
+    """A fetch under way at the replica ends with its connection, and nobody hears of it."""
     near.ask()
     near.hear(p0=(0, b""), nearer=2)
-    near.connections.register(near.one.partition, C)
-    assert near.ask() == ("c", "here")
-
-
-def test_a_failure_of_the_leader_is_told_also_when_it_has_moved_meanwhile(near: Near) -> None:
     near.ask()
     near.connections.register(near.one.partition, C)
-    near.client.asked[-1][2].fail(Disconnected("refused"))
-    assert [type(failed.error) for failed in near.fetcher.collect(0.0)] == [Disconnected]
+    near.client.asked[-1][2].fail(Disconnected("closed"))
+    assert near.fetcher.collect(0.0) == []
     assert near.ask() == ("c", "here")
+
+
+def test_all_is_asked_where_each_broker_that_is_read_from_owes_an_answer(near: Near) -> None:
+    """The leader of a partition that is read elsewhere owes none."""
+    assert not near.fetcher.all_asked
+    near.ask()
+    assert near.fetcher.all_asked
+    near.hear(p0=(0, b""), nearer=2)
+    near.ask()
+    assert near.fetcher.all_asked
+    near.hear(p0=(0, b""))
+    assert not near.fetcher.all_asked
