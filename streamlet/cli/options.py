@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.base.errors import SettingError
+from streamlet.model.settings import TABLES
 from streamlet.model.topology import TopologySpec
 from streamlet.running import Given
 
@@ -36,7 +37,7 @@ def given_on_line(pairs: tuple[str, ...]) -> Given:
 
 def given_in_file(path: Path, topology: TopologySpec) -> Given:
     """Read settings from a TOML or JSON file; tables are joined by dots. Raises SettingError."""
-    rows = _rows_in(path, {**topology.config, LOGGING: None})
+    rows = _rows_in(path, {**topology.config, LOGGING: None, **dict.fromkeys(TABLES)})
     return [(key, value, str(path)) for key, value in rows if not _is_logging(key, value, topology)]
 
 

@@ -149,9 +149,8 @@ def run(
         request = make_request(
             topology,
             [
-                *(given_in_file(config, topology) if config else []),
+                *_given_in_files(config, topology, shared),
                 *_given_by_options(log_file, log_format, archive),
-                *_given_shared(topology, shared),
                 *given_on_line(pairs),
             ],
             backend=backend,
@@ -202,10 +201,12 @@ def _given_by_options(log_file: Path | None, log_format: str | None, archive: Pa
     return [one for one in given if one[1] is not None]
 
 
-def _given_shared(topology: TopologySpec, shared: Mapping[str, str]) -> Given:
-    """Return the files of ``--shared`` beside those of the topology's config."""
-    own = topology.config.get("streamlet.shared") or {}
-    return [("streamlet.shared", {**own, **shared}, "--shared")] if shared else []
+def _given_in_files(config: Path | None, topology: TopologySpec, shared: Mapping[str, str]) -> Given:
+    """Return the settings of a file; beside its shared files, or the topology's, those of ``--shared``."""
+    in_file = given_in_file(config, topology) if config else []
+    own = {**topology.config, **{key: value for key, value, _ in in_file}}.get("streamlet.shared")
+    own = own if isinstance(own, Mapping) else {}
+    return [*in_file, *([("streamlet.shared", {**own, **shared}, "--shared")] if shared else [])]
 
 
 ON_LINE = OptionNames("--master", "--workers", "-t", "--backend spark", "--backend inline")

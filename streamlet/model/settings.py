@@ -63,11 +63,15 @@ def _texts(value: Any) -> dict[str, str]:
     return dict(value)
 
 
+TABLES = ("topology.environment", "streamlet.shared")
+"""Settings whose value is a table: in a file of settings its rows are no settings of their own."""
+
+
 def _paths(value: Any) -> dict[str, str]:
     named = value.items() if isinstance(value, Mapping) else [("", None)]
     if not all(isinstance(path, (str, Path)) and re.fullmatch(r"[\w.-]*\w", str(name)) for name, path in named):
         raise ValueError('a mapping of names to files or folders is wanted, {"model": "model.bin"}')
-    return {name: str(path) for name, path in named}
+    return {str(name): str(path) for name, path in named}
 
 
 def _text(value: Any) -> str:

@@ -55,6 +55,7 @@ HELD_BY = {
     "scripted/cli/test_dev.py": ["devcluster/machine", "devcluster/resident"],
     "scripted/devcluster/test_jars.py": ["devcluster/installation"],
     "scripted/devcluster/test_jvm.py": ["devcluster/keeper"],
+    "unit/spouts/kafka/test_spout_fetcher.py": ["spouts/kafka/read_sources"],
     "unit/kafka/protocol/test_messages.py": [
         f"kafka/protocol/messages/{theme}"
         for theme in (

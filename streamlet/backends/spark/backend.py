@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import shutil
@@ -145,7 +146,7 @@ class SparkBackend:
         stop: Stop,
     ) -> RunResult:
         assert request.file is not None
-        coordinator = RunCoordinator(request, observer, stop, self._debug)
+        coordinator = RunCoordinator(_with_time_to_unpack(request, parcels), observer, stop, self._debug)
         stop.on_kill(lambda: shutil.rmtree(coordinator.directory, ignore_errors=True))
         run_id, secret = coordinator.run_id, coordinator.secret
         folder = str(Path.cwd()) if session.here else None
@@ -169,6 +170,12 @@ class SparkBackend:
             return coordinator.run(launcher)
         finally:
             jobs.close()
+
+
+def _with_time_to_unpack(request: RunRequest, parcels: Sent) -> RunRequest:
+    # A slot on an executor that was not there at the start fetches and unpacks everything before it dials.
+    start = "streamlet.worker.start.timeout.secs"
+    return dataclasses.replace(request, conf={**request.conf, start: request.conf[start] + parcels.size / SLOWEST})
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ import tempfile
 import tomllib
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from streamlet.base.errors import BadInput
@@ -149,14 +149,15 @@ def _write(output: Path, folder: Path, manifest: Manifest) -> None:
             _add(archive, MANIFEST, json.dumps(asdict(manifest), indent=1).encode())
             for path in sorted(folder.rglob("*")):
                 if path.is_file():
-                    archive.add(path, str(path.relative_to(folder)), recursive=False, filter=_anonymous)
+                    archive.add(path, str(path.relative_to(folder)), recursive=False, filter=anonymous)
         partial.replace(output)
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise BadInput(f"{output} cannot be written: {error.strerror}. Name another file with -o.") from error
 
 
-def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return a member of an archive without owner and time: equal content makes equal bytes."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     member.mtime = 0
@@ -230,7 +231,8 @@ def _manifest_in(file: Path, archive: tarfile.TarFile) -> Manifest:
             f"{file} was not made by `streamlet pack`: it does not begin with {MANIFEST}. Make one with `streamlet "
             f"pack -o {file}`; other environments are handed to Spark itself, with spark.archives and PYSPARK_PYTHON."
         )
-    return Manifest(**json.load(content))
+    said = json.load(content)
+    return Manifest(**{field.name: said[field.name] for field in fields(Manifest)})
 
 
 def check_manifest(file: Path, manifest: Manifest) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from streamlet.backends.spark.packing import anonymous
 from streamlet.backends.spark.spark_session import Session
 from streamlet.base.errors import BadInput
 
@@ -51,13 +52,14 @@ def sent(session: Session, archive: Path | None, files: Mapping[str, str]) -> It
             with _readable(archive), archive.open("rb") as file:
                 shutil.copyfileobj(file, parcels[-1], PIECE)
             packages = parcels[-1].finish("packages")
-        places = {name: f"{name}/{Path(path).name}" for name, path in files.items()}
+        places = {name: f"{name}/{_own_name(Path(path))}" for name, path in files.items()}
         if files:
             parcels.append(_Parcel(session.context))
-            with tarfile.open(fileobj=parcels[-1], mode="w|") as made:
+            # What a link leads to, for the link itself leads nowhere on another machine.
+            with tarfile.open(fileobj=parcels[-1], mode="w|", dereference=True) as made:
                 for name, path in sorted(files.items()):
                     with _readable(Path(path)):
-                        made.add(path, places[name])
+                        made.add(path, places[name], filter=_plain)
             shared = parcels[-1].finish("shared")
         yield Sent(packages, shared, places, sum(parcel.size for parcel in parcels))
     finally:
@@ -66,14 +68,28 @@ def sent(session: Session, archive: Path | None, files: Mapping[str, str]) -> It
                 variable.destroy()
 
 
+def _own_name(path: Path) -> str:
+    return path.name if path.name not in ("", "..") else path.resolve().name or "root"
+
+
 @contextlib.contextmanager
 def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise BadInput(
-            f"{error.filename or path} cannot be read ({error.strerror}), and it is to be sent to Spark's executors."
+            f"{error.filename or path} cannot be read ({error.strerror or 'it changes meanwhile'}), and it is to be "
+            "sent to Spark's executors."
         ) from error
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Leave out what differs between two copies of one content. Raises BadInput for devices and the like."""
+    if not (member.isfile() or member.isdir()):
+        raise BadInput(
+            f"{member.name} is neither a file nor a folder, and it is to be sent to Spark's executors: leave it out."
+        )
+    return anonymous(member)
 
 
 class _Parcel(io.RawIOBase):
@@ -86,8 +102,11 @@ class _Parcel(io.RawIOBase):
         self._context = context
         self._digest = hashlib.sha256()
         self._rest = bytearray()
+        self._failed = False
 
     def write(self, data: Any) -> int:
+        if self._failed:  # of a tar that is closed because of that
+            return len(data)
         self._rest += data
         self.size += len(data)
         while len(self._rest) >= PIECE:
@@ -102,37 +121,53 @@ class _Parcel(io.RawIOBase):
 
     def _send(self, piece: bytes) -> None:
         self._digest.update(piece)
-        self.pieces.append(self._context.broadcast(piece))
+        try:
+            self.pieces.append(self._context.broadcast(piece))
+        except OSError as error:
+            self._failed = True
+            raise BadInput(
+                f"What is to be sent to Spark's executors does not fit on the driver ({error.strerror}), which needs "
+                "room for a copy where spark.local.dir is, by default in the folder for temporary files."
+            ) from error
 
 
 def make_unpack(pieces: Sequence[Any], name: str) -> Unpack:
     """Make the function that unpacks an archive as ``name`` on an executor."""
+    # Long: `unpack` travels by value, so all that it needs stands inside it.
 
     def unpack() -> str:
         import fcntl
+        import os
         import shutil
         import tarfile
         from pathlib import Path
 
-        from pyspark import SparkFiles
-
-        # Spark removes it with the executor: the next run of the session finds the same content there.
-        root = Path(SparkFiles.getRootDirectory()).absolute()
+        # The executor's own folder for blocks, which Spark removes with the executor, and at the end of an application
+        # at the latest: a standalone cluster keeps the working directory of an executor for days. The next run of the
+        # session finds the same content there.
+        root = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0])
         folder, partial, joined = root / name, root / f"{name}.part", root / f"{name}.tar"
         with (root / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # several slots of an executor come at once
-            if not folder.exists():
+            try:
+                if not folder.exists():
+                    shutil.rmtree(partial, ignore_errors=True)
+                    joined.unlink(missing_ok=True)
+                    # For the owner alone, as the files in it may be.
+                    with os.fdopen(os.open(joined, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                        for piece in pieces:
+                            file.write(piece.value)
+                            vars(piece).pop("_value", None)
+                    with tarfile.open(joined) as archive:
+                        if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
+                            archive.extraction_filter = tarfile.data_filter
+                        archive.extractall(partial)  # noqa: S202 - the user's own files, filtered where Python can
+                    partial.rename(folder)
+            finally:
+                for piece in pieces:
+                    vars(piece).pop("_value", None)  # pyspark would keep each as long as this process lives
+                joined.unlink(missing_ok=True)
                 shutil.rmtree(partial, ignore_errors=True)
-                with joined.open("wb") as file:
-                    for piece in pieces:
-                        file.write(piece.value)
-                        vars(piece).pop("_value", None)  # pyspark would keep each as long as this process lives
-                with tarfile.open(joined) as archive:
-                    if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
-                        archive.extraction_filter = tarfile.data_filter
-                    archive.extractall(partial)  # noqa: S202 - the user's own files, filtered where Python can
-                joined.unlink()
-                partial.rename(folder)
         return str(folder)
 
     return unpack

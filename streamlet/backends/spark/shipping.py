@@ -138,15 +138,21 @@ def make_host(slot: Slot) -> Callable[[Any], Any]:
             root = Path(SparkFiles.getRootDirectory()).absolute()  # Spark removes it with the executor
             unpacked = Path(tempfile.mkdtemp(prefix="streamlet-", dir=root))
             try:
-                zipfile.ZipFile(io.BytesIO(archive.value)).extractall(unpacked)
+                try:
+                    zipfile.ZipFile(io.BytesIO(archive.value)).extractall(unpacked)
+                    installed = None if packages is None else packages()
+                    there = Path("" if shared is None else shared())
+                except Exception as error:  # noqa: BLE001 - the disk, the archive, what Spark brought of it
+                    # Not raised: the next attempt would be Spark's, and this one's reason lost.
+                    yield {"status": 1, "why": f"it could not unpack what was sent: {type(error).__name__}: {error}"}
+                    return
                 for name in [name for name in sys.modules if name.partition(".")[0] == "streamlet"]:
                     del sys.modules[name]  # another version, imported by an earlier task of this process
-                if packages is not None:
-                    sys.path.insert(0, packages())
+                if installed is not None:
+                    sys.path.insert(0, installed)
                 sys.path.insert(0, str(unpacked / library))
                 from streamlet.backends.spark.slot import run_slot
 
-                there = Path("" if shared is None else shared())
                 files = {name: str(there / place) for name, place in places.items()}
                 status, why = run_slot(str(unpacked / topology), shared=files, **facts)
             finally:

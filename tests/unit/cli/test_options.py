@@ -117,3 +117,11 @@ def test_all_wrong_settings_are_named_at_once() -> None:
         make_request(SPEC, given_on_line(pairs), backend="inline")
     said = caught.value.message
     assert all(one in said for one in ("topology.max.spout.pendng", "'many'", "topc"))
+
+
+def test_a_table_of_a_setting_stays_whole(tmp_path: Path) -> None:
+    """Its rows are the user's names, and no settings."""
+    path = tmp_path / "settings.toml"
+    path.write_text('[topology.environment]\nHOME_TOWN = "Bern"\n[streamlet.shared]\n"model.v2" = "m.bin"\n')
+    given = {key: value for key, value, _ in given_in_file(path, SPEC)}
+    assert given == {"topology.environment": {"HOME_TOWN": "Bern"}, "streamlet.shared": {"model.v2": "m.bin"}}

@@ -15,11 +15,25 @@ from streamlet.kafka.protocol.messages.fetch import (
 )
 from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
-from tests.scripted.fake_broker import CLOSE
+from tests.scripted.fake_broker import CLOSE, FakeBroker
 from tests.scripted.fake_cluster import FakeCluster, batch
 from tests.scripted.kafka.consumer.scripted import fetched
 
 ZERO = TopicPartition("t", 0)
+
+
+def read(leader: FakeBroker, count: int) -> list[int]:
+    """Read as a member of the rack "here"; return the offsets."""
+    found: list[int] = []
+    with Consumer(
+        bootstrap_servers=leader.address, auto_offset_reset="earliest", client_rack="here", fetch_max_wait_ms=50
+    ) as consumer:
+        consumer.assign([ZERO])
+        deadline = time.monotonic() + PATIENCE_S
+        while len(found) < count:
+            assert time.monotonic() < deadline
+            found += [row.offset for rows in consumer.poll(50).values() for row in rows]
+    return found
 
 
 def naming(replica: int) -> FetchResponse:
@@ -41,16 +55,7 @@ def test_c4_records_come_from_the_replica_the_leader_names_until_it_fails() -> N
 
         leader.on(ApiKey.FETCH, ask_the_near_one, fetched({0: (0, batch(10, 10))}), fetched({}))
         near.on(ApiKey.FETCH, fetched({0: (0, batch(0, 10))}), fetched({0: (1, b"")}))
-        found: list[int] = []
-        with Consumer(
-            bootstrap_servers=leader.address, auto_offset_reset="earliest", client_rack="here", fetch_max_wait_ms=50
-        ) as consumer:
-            consumer.assign([ZERO])
-            deadline = time.monotonic() + PATIENCE_S
-            while len(found) < 20:
-                assert time.monotonic() < deadline
-                found += [row.offset for rows in consumer.poll(50).values() for row in rows]
-        assert found == list(range(20))
+        assert read(leader, 20) == list(range(20))
         assert len(near.seen(ApiKey.FETCH)) == 2
 
 
@@ -66,14 +71,5 @@ def test_a_replica_that_cannot_be_read_from_does_not_stop_the_reading(replica: i
 
         leader.on(ApiKey.FETCH, fetch)
         near.on(ApiKey.FETCH, CLOSE)
-        found: list[int] = []
-        with Consumer(
-            bootstrap_servers=leader.address, auto_offset_reset="earliest", client_rack="here", fetch_max_wait_ms=50
-        ) as consumer:
-            consumer.assign([ZERO])
-            deadline = time.monotonic() + PATIENCE_S
-            while len(found) < 10:
-                assert time.monotonic() < deadline
-                found += [row.offset for rows in consumer.poll(50).values() for row in rows]
-        assert found == list(range(10))
+        assert read(leader, 10) == list(range(10))
         assert len(near.seen(ApiKey.FETCH)) == (replica == 2)
