@@ -114,13 +114,15 @@ class DynamicPartitionConnections:
     def register(self, partition: Partition, broker: Broker) -> Connection:
         """Return the connection to ``broker`` for ``partition``; give back the one to another broker."""
         known = self._by_partition.get(partition)
-        if known is not None:
-            if known.broker == broker:
-                return known
-            self.unregister(partition)
-        connection = self._at(broker)
+        if known is not None and known.broker == broker:
+            return known
+        connection = self._by_partition[partition] = self._at(broker)
+        # First: the new leader may be the replica that the partition is read from, over a connection in use.
         connection.partitions.add(partition)
-        self._by_partition[partition] = connection
+        self.read_from_leader(partition)
+        if known is not None:
+            known.partitions.discard(partition)
+            self._close_unused(known)
         return connection
 
     def get_connection(self, partition: Partition) -> Connection | None:
