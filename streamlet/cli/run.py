@@ -58,6 +58,8 @@ def _named_paths(_context: click.Context, _parameter: click.Parameter, values: t
     for value, (name, _, path) in zip(values, pairs, strict=True):
         if not name or not path:
             raise click.BadParameter(f"{value!r} is not NAME=PATH")
+        if [one for one, _, _ in pairs].count(name) > 1:
+            raise click.BadParameter(f"the name {name!r} is given twice")
     return {name: path for name, _, path in pairs}
 
 

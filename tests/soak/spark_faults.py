@@ -12,6 +12,7 @@ import argparse
 import random
 import shutil
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -90,8 +91,8 @@ def hurt(scene: SparkScene, one: dict[str, Any], asked: argparse.Namespace) -> N
 
 def keep_logs(folder: Path, name: str) -> None:
     """Logs of a run that went wrong, for whoever looks into it."""
-    kept = Path("/tmp") / f"spark-chaos-{name}"
-    logs = [*folder.glob("*.log"), *folder.glob("*/server.log"), *folder.glob("*/work/*/*/stderr")]
+    kept = Path(tempfile.gettempdir()) / f"spark-chaos-{name}"
+    logs = [*folder.glob("*.log"), *folder.glob("*/server.log"), *folder.rglob("stderr")]
     for file in [*logs, folder / "witness"]:
         if file.exists():
             target = kept / file.relative_to(folder)

@@ -270,10 +270,8 @@ def _probe(
         listener.listen()
         host, port = listener.getsockname()[:2]
         address = host if session.bind_host() == session.driver_host() else session.driver_host(), port
-        task, group = (
-            preflight.make_probe(address, parcels.packages, parcels.shared),
-            f"streamlet-preflight-{address[1]}",
-        )
+        task = preflight.make_probe(address, parcels.packages, parcels.shared)
+        group = f"streamlet-preflight-{address[1]}"
 
         def run_probe() -> None:
             try:

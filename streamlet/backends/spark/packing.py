@@ -126,10 +126,14 @@ def _install(folder: Path, wanted: Sequence[str], files: Sequence[Path], constra
 
 def _installed_here() -> Iterator[str]:
     """Yield the packages of this Python as constraints of pip."""
+    seen = {DISTRIBUTION}
     for found in importlib.metadata.distributions():
+        name = found.metadata["Name"]
+        # The first of a name is the one that is imported here; pip refuses two versions of one.
         # A version with a local part ("+cpu") is on no index: pip is to choose there.
-        if found.metadata["Name"] not in (None, DISTRIBUTION) and "+" not in found.version:
-            yield f"{found.metadata['Name']}=={found.version}"
+        if name is not None and name not in seen and "+" not in found.version:
+            yield f"{name}=={found.version}"
+        seen.add(name)
 
 
 def _packages_in(folder: Path) -> Iterator[tuple[str, str]]:
@@ -217,7 +221,7 @@ def read_pack(file: Path) -> Pack:
         size = file.stat().st_size
     except FileNotFoundError as error:
         raise BadInput(f"There is no archive {file}: {again}") from error
-    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, TypeError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, TypeError, KeyError) as error:
         raise BadInput(f"{file} was not made by `streamlet pack`, or is damaged ({error}): {again}") from error
     check_manifest(file, manifest)
     return Pack(file, manifest, size)

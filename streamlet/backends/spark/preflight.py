@@ -351,7 +351,7 @@ def explain_probe(error: str) -> str:
     if "No space left on device" in error:
         return (
             f"An executor has no room to unpack what the run sends with --archive and --shared: {error_line(error)} It "
-            "unpacks in its working directory, or, with a local master, in spark.local.dir."
+            "unpacks where its blocks are, in spark.local.dir, and needs about three times their size there meanwhile."
         )
     if "InvalidClassException" in error:
         return (

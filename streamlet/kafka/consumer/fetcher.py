@@ -239,12 +239,15 @@ class Fetcher:
         part = session.build(wanted, ids)
         self._in_flight.add(node)
         self.requests_sent += 1
-        settings, now = self.settings, self._now_s()
-        rows = [row for tp in wanted if (row := self._subscriptions.get(tp)) is not None]
-        if settings.client_rack and any(row.nearer.hides_rack(now) for row in rows):
+        settings = self.settings
+        if settings.client_rack and self._hides_rack(wanted):
             settings = replace(settings, client_rack="")  # it is of the whole request
         future = fetch_in_session(self._client, broker, part, settings)
         future.add_listener(lambda done: self._answered(node, session, wanted, done))
+
+    def _hides_rack(self, wanted: Collection[TopicPartition]) -> bool:
+        now, rows = self._now_s(), map(self._subscriptions.get, wanted)
+        return any(row is not None and row.nearer.hides_rack(now) for row in rows)
 
     # -- answers
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SOON_S = 5.0
-"""Seconds without the rack for what passes: an election, or a replica that the metadata does not know yet."""
+"""Seconds without the rack after an election, or for a replica that is not in the metadata yet."""
 
 
 @dataclass(slots=True)
@@ -32,8 +32,10 @@ class NearerReplica:
         self.node, self.until_s = None, until_s
 
     def forget(self) -> None:
-        """Ask the leader, with the rack: it, or the position, is another one."""
-        self.node, self.until_s = None, 0.0
+        """Leave the replica that was named: the leader, or the position, is another one."""
+        # A failure counts on: the same replica is out of reach for each leader and position.
+        if self.node is not None:
+            self.node, self.until_s = None, 0.0
 
     def at(self, now_s: float) -> int | None:
         """Return the replica to read from now; None: the leader."""

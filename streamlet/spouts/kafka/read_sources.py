@@ -29,6 +29,8 @@ class ReadSources:
 
     def of(self, partition: Partition, now_s: float) -> Connection | None:
         """Return the connection for a partition's next fetch; None: it has no leader."""
+        if not self._nearer:
+            return self._connections.get_connection(partition)
         read = self._connections.read_connection(partition)
         nearer = self._nearer.get(partition)
         # The leader is asked between two fetches at the replica: of two answers one would be of no use. The way to the
@@ -58,7 +60,7 @@ class ReadSources:
             leader.client.metadata.request_update(reset_equivalent=False)
 
     def read(self, partition: Partition, broker: Broker) -> None:
-        """Note an answer with records, or with their absence, of any broker."""
+        """Note an answer that names no replica; a leader's ends the reading elsewhere."""
         leader = self._connections.get_connection(partition)
         if partition in self._nearer and leader is not None and leader.broker == broker:
             nearer = self._nearer[partition]
@@ -75,7 +77,7 @@ class ReadSources:
         if read is leader or read is None or read.broker != broker:
             return True
         self.avoid_nearer(partition, error, now_s)
-        # What else a follower lacks the leader may have; if not, the leader says so.
+        # Whatever else a follower lacks, the leader may have; if not, the leader says so.
         return _is_of_an_election(error)
 
     def avoid_nearer(self, partition: Partition, error: KafkaError, now_s: float) -> None:

@@ -307,7 +307,7 @@ class KafkaSpout(Spout):
             raise error
         self._damaged[manager.partition] = position
         manager.damage = None
-        # From the leader: a nearer replica may have a damaged copy of what is whole there.
+        # Rule: fetch it from the leader. A nearer replica may have a damaged copy of bytes that the leader has whole.
         assert self._parts is not None
         self._parts.fetcher.sources.avoid_nearer(manager.partition, error, self._clock.monotonic())
         self.log(f"{manager.partition}: fetched once more from offset {position}. {error.message}", "warning")

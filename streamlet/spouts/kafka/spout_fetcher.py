@@ -18,7 +18,7 @@ partition out of one fetch and take it into the next at no cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -113,15 +113,13 @@ class SpoutFetcher:
 
         ``topic_id``: tells a topic's id in the client's metadata.
         """
-        managers = list(managers)
-        sources = {manager.partition: self.sources.of(manager.partition, now_s) for manager in managers}
-        self._reading = {connection.broker for connection in sources.values() if connection is not None}
-        rooms = self._rooms(managers, sources)
+        sources = [(manager, self.sources.of(manager.partition, now_s)) for manager in managers]
+        self._reading = {connection.broker for _, connection in sources if connection is not None}
+        rooms = self._rooms(sources)
         wanted: dict[Broker, tuple[Connection, list[PartitionManager]]] = {}
         busy: set[Broker] = set()
         pausing = self._pauses.active(now_s)
-        for manager in managers:
-            connection = sources[manager.partition]
+        for manager, connection in sources:
             if connection is None or manager.closed or manager.paused or manager.partition in pausing:
                 continue
             if not manager.wants_fetch():
@@ -164,16 +162,13 @@ class SpoutFetcher:
             self._broker_pauses.ended(broker)
         self.sources.forget_closed()
 
-    def _rooms(
-        self, managers: Iterable[PartitionManager], sources: Mapping[Partition, Connection | None]
-    ) -> dict[Broker, int]:
+    def _rooms(self, sources: Iterable[tuple[PartitionManager, Connection | None]]) -> dict[Broker, int]:
         """Return how many bytes each idle broker may send now."""
         # Each broker gets a share of its own: of a common budget each could send all that it was asked for, and one
         # broker would starve while another's bytes are buffered.
         by_broker: dict[Broker, list[PartitionManager]] = {}
         total = self._buffer_size_bytes
-        for manager in managers:
-            connection = sources[manager.partition]
+        for manager, connection in sources:
             if connection is None:
                 total -= manager.buffer.size_bytes  # fetched from a leader that is gone
             else:

@@ -121,8 +121,10 @@ class SparkDeeds:
         """Until lines come through on both workers, and trees are open."""
         scene = self.scene
         scene.tally.mark(time.monotonic_ns())
-        there = lambda: scene.tally.through() and len(scene.workers()) == 2 and scene.tally.pending  # noqa: E731
-        scene.until("work before a fault", there)
+        scene.until(
+            "work before a fault",
+            lambda: bool(scene.tally.through() and len(scene.workers()) == 2 and scene.tally.pending),
+        )
 
     def _apart(self) -> None:
         """See to it that the two executors are on two hosts: after a loss, both are on one."""
@@ -184,8 +186,10 @@ class SparkDeeds:
         at = time.monotonic_ns()
         scene.spark.power_off(host)
 
+        def known(*hosts: str) -> bool:
+            return bool(scene.spark.state()[1] == sorted(map(scene.network.address, hosts)))
+
         def back() -> None:
-            known = lambda *hosts: scene.spark.state()[1] == sorted(map(scene.network.address, hosts))  # noqa: E731
             scene.until("the master to give the machine up", lambda: known(*other))
             scene.network.heal()
             scene.spark.start(host)
@@ -214,7 +218,9 @@ class SparkDeeds:
                 scene.miscounts += 1
                 scene.start_again()
 
-        seen = lambda: "no master for a while" if down != "ALIVE" else ""  # noqa: E731
+        def seen() -> str:
+            return "no master for a while" if down != "ALIVE" else ""
+
         return SparkDeed(at, seen, hold_s=self.chance.uniform(1.0, 6.0), heal=again, after=count)
 
     def _kill_driver(self) -> SparkDeed:

@@ -221,7 +221,10 @@ class SparkScene:
 
     def await_end(self, number: int, others: list[int]) -> None:
         """All processes of a dead run end by themselves: its driver's, and ``others``, which were its executors'."""
-        left = lambda: self.of_run(number) + [pid for pid in others if lives(pid)]  # noqa: E731
+
+        def left() -> list[int]:
+            return self.of_run(number) + [pid for pid in others if lives(pid)]
+
         ends, self.ends = self.ends, True
         with contextlib.suppress(Stuck):
             self.until("the processes of a dead run to end", lambda: not left(), ENDS_S)

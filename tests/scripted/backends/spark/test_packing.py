@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,6 +60,12 @@ def another_archive(path: Path) -> None:
         archive.addfile(tarfile.TarInfo("bin/python"), io.BytesIO(b""))
 
 
+def one_that_says_less(path: Path) -> None:
+    """Its manifest lacks what every version of streamlet writes."""
+    with tarfile.open(path, "w:gz") as archive:
+        packing._add(archive, packing.MANIFEST, b'{"python": "3.11"}')
+
+
 def half_of_one(path: Path) -> None:
     packing.make_pack(path, [str(wheel(path.parent))])
     path.write_bytes(path.read_bytes()[:40])
@@ -68,12 +77,13 @@ def half_of_one(path: Path) -> None:
         (lambda path: None, r"There is no archive .*`streamlet pack -o"),
         (lambda path: path.write_bytes(b"no archive"), r"was not made by `streamlet pack`, or is damaged"),
         (half_of_one, r"was not made by `streamlet pack`, or is damaged"),
+        (one_that_says_less, r"was not made by `streamlet pack`, or is damaged"),
         (another_archive, r"does not begin with streamlet-pack\.json.*spark\.archives and PYSPARK_PYTHON"),
     ],
-    ids=["none", "no archive", "half", "another"],
+    ids=["none", "no archive", "half", "less", "another"],
 )
-def test_what_is_no_archive_of_ours_is_named(tmp_path: Path, make: object, said: str) -> None:
-    make(tmp_path / "env.tar.gz")  # type: ignore[operator]
+def test_what_is_no_archive_of_ours_is_named(tmp_path: Path, make: Callable[[Path], object], said: str) -> None:
+    make(tmp_path / "env.tar.gz")
     with pytest.raises(BadInput, match=said):
         packing.read_pack(tmp_path / "env.tar.gz")
 
@@ -95,3 +105,18 @@ def test_a_topology_file_names_its_packages_in_its_script_block(tmp_path: Path) 
         file.write_text(f"# /// script\n# {block}\n# ///\n")
         with pytest.raises(BadInput, match=said):
             packing.script_requirements(file)
+
+
+def test_a_newer_streamlet_is_named_though_its_manifest_says_more(tmp_path: Path) -> None:
+    said = {"streamlet": "99.0", "python": packing.python_here(), "platform": "any", "packages": {}, "more": 1}
+    with tarfile.open(tmp_path / "env.tar.gz", "w:gz") as archive:
+        packing._add(archive, packing.MANIFEST, json.dumps(said).encode())
+    with pytest.raises(BadInput, match=r"packed by streamlet 99\.0 and this is"):
+        packing.read_pack(tmp_path / "env.tar.gz")
+
+
+def test_of_two_installations_of_one_package_the_first_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the one that is imported; pip refuses to want both."""
+    found = [SimpleNamespace(metadata={"Name": "tiny"}, version=version) for version in ("2.0", "1.5")]
+    monkeypatch.setattr("importlib.metadata.distributions", lambda: found)
+    assert list(packing._installed_here()) == ["tiny==2.0"]

@@ -10,6 +10,7 @@ import pytest
 from streamlet.backends.contract import RunRequest, Stop
 from streamlet.backends.spark import backend
 from streamlet.backends.spark.masters import ClusterView, SparkApplication
+from streamlet.backends.spark.parcels import Sent
 from streamlet.backends.spark.spark_session import Executor
 from streamlet.base.errors import BadInput
 from streamlet.base.log_line import LogLine
@@ -123,3 +124,12 @@ def test_an_address_at_which_nothing_can_listen_is_told_with_the_settings_that_n
 
     with pytest.raises(BadInput, match=r"listen here at 192\.0\.2\.9.*spark\.driver\.bindAddress.*spark\.driver\.host"):
         backend._probe(Away(), 2, Stop())  # type: ignore[arg-type]
+
+
+def test_a_slot_on_a_late_executor_has_time_to_unpack() -> None:
+    """On top of the time that every worker has."""
+    start = "streamlet.worker.start.timeout.secs"
+    request = RunRequest(load_topology(FILE), {start: 30.0}, file=FILE, workers=2)
+    assert backend._with_time_to_unpack(request, Sent()).conf[start] == 30.0
+    assert backend._with_time_to_unpack(request, Sent(size=1 << 30)).conf[start] == 30.0 + 512
+    assert request.conf[start] == 30.0

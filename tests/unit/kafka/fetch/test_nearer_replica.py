@@ -15,10 +15,13 @@ def test_a_named_replica_is_read_from_until_its_time_is_over() -> None:
 
 
 def test_after_a_failure_the_leader_hears_no_rack_for_a_time() -> None:
-    """A leader that is another one, or a position that was sought, ends that."""
+    """Of another leader, too, and at another position; these end only what was named."""
     nearer = NearerReplica()
     nearer.named(2, 10.0)
     nearer.failed(20.0)
     assert nearer.at(5.0) is None and nearer.hides_rack(19.9) and not nearer.hides_rack(20.0)
     nearer.forget()
-    assert not nearer.hides_rack(5.0)
+    assert nearer.hides_rack(19.9)
+    nearer.named(2, 30.0)
+    nearer.forget()
+    assert nearer.at(5.0) is None and not nearer.hides_rack(5.0)
