@@ -67,6 +67,7 @@ from streamlet.kafka.errors import ClientClosed, KafkaError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.protocol.messages.fetch import least_version
 from streamlet.kafka.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from streamlet.kafka.protocol.messages.metadata import MetadataResponse
 from streamlet.kafka.protocol.messages.topics import HIGH_WATERMARK, DeleteTopicsRequest
 from streamlet.kafka.protocol.schema import Request
 from streamlet.kafka.settings.client_config import ClientConfig, ClientSettings
@@ -75,7 +76,7 @@ from streamlet.kafka.settings.foreign_names import answers_foreign_calls
 V = TypeVar("V")
 
 SETTLE_S = 2.0
-"""Seconds at most that a creation waits for the brokers to know the new topics."""
+"""Seconds at most that a call waits for the brokers to know what it has changed."""
 
 
 class AdminSettings(ClientSettings, total=False):
@@ -172,11 +173,14 @@ class Admin:
 
             created = call.run(wanted, ToController(), make)
             if created.results and not validate_only:
-                self._await_leaders(created.results, call)
+                self._await_brokers(call, created.results, topics.have_leaders)
         return created.value()
 
     def delete_topics(self, names: str | Iterable[str], *, timeout: float | None = None) -> None:
-        """Delete topics and their records. Brokers carry it out within moments."""
+        """Delete topics with their records, and wait until brokers forget them.
+
+        When it returns, no broker in reach lists the topics any more (waited for 2 s at most).
+        """
         wanted = names_of(names)
         with self._call(timeout) as call:
 
@@ -184,7 +188,10 @@ class Admin:
                 request = DeleteTopicsRequest(topic_names=tuple(share), timeout_ms=call.broker_timeout_ms())
                 return AdminCall(request, topics.read_deleted)
 
-            call.run(wanted, ToController(), make).value()
+            deleted = call.run(wanted, ToController(), make)
+            if deleted.results:
+                self._await_brokers(call, deleted.results, topics.are_gone)
+        deleted.value()
 
     def list_topics(self, *, include_internal: bool = False, timeout: float | None = None) -> dict[str, TopicListing]:
         """Return every visible topic by name; ``include_internal``: Kafka's own too."""
@@ -211,7 +218,11 @@ class Admin:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Let topics grow to so many partitions in all. Keys then go to other partitions than before."""
+        """Let topics grow, each to so many partitions in all.
+
+        Keys then go to other partitions than before. When it returns, every broker in reach knows the new partitions
+        with their leaders (waited for 2 s at most).
+        """
         wanted = topics.totals_by_name(new_partitions)
         with self._call(timeout) as call:
 
@@ -220,7 +231,11 @@ class Admin:
                 request = topics.partitions_request(rows, call.broker_timeout_ms(), validate_only)
                 return AdminCall(request, topics.read_partitions)
 
-            call.run(wanted, ToController(), make).value()
+            grown = call.run(wanted, ToController(), make)
+            if grown.results and not validate_only:
+                counts = {name: wanted[name].total for name in grown.results}
+                self._await_brokers(call, counts, lambda told: topics.have_partitions(told, counts))
+        grown.value()
 
     # -- settings
 
@@ -587,9 +602,9 @@ class Admin:
         finally:
             self._busy.release()
 
-    def _await_leaders(self, names: Iterable[str], call: Call) -> None:
-        # The controller answers before the other brokers have heard of the topics, and a producer that asks one of
-        # these would see no topic. The topics exist by now: no failure in here is raised.
+    def _await_brokers(self, call: Call, names: Iterable[str], known: Callable[[MetadataResponse], bool]) -> None:
+        # The controller answers before the other brokers have heard of a change, and these would still tell of the
+        # topics as they were. The change is made by now: no failure in here is raised.
         request = topics.metadata_request(names)
         ends_s = self._clock.monotonic() + min(call.left_s(), SETTLE_S)
         unsure = dict(self._client.cluster.brokers)
@@ -598,13 +613,10 @@ class Admin:
             for node_id, future in asked.items():
                 try:
                     left = max(ends_s - self._clock.monotonic(), 0.0)
-                    told = topics.read_descriptions(self._client.wait(future, left))
+                    if known(self._client.wait(future, left)):
+                        del unsure[node_id]
                 except KafkaError:
                     del unsure[node_id]  # out of reach
-                    continue
-                partitions = [part for row in told.results.values() for part in row.partitions]
-                if not told.errors and all(part.leader >= 0 for part in partitions):
-                    del unsure[node_id]
             if unsure:
                 call.pause(min(0.02, ends_s - self._clock.monotonic()))
 

@@ -191,6 +191,22 @@ def read_descriptions(response: MetadataResponse) -> Answers[str, TopicDescripti
     return answers
 
 
+def have_leaders(response: MetadataResponse) -> bool:
+    """Return whether each topic exists with a leader for every partition."""
+    told = read_descriptions(response)
+    return not told.errors and all(part.leader >= 0 for row in told.results.values() for part in row.partitions)
+
+
+def have_partitions(response: MetadataResponse, counts: Mapping[str, int]) -> bool:
+    """Return whether each topic has its partitions, all with leaders."""
+    return have_leaders(response) and all(len(row.partitions) >= counts[row.name or ""] for row in response.topics)
+
+
+def are_gone(response: MetadataResponse) -> bool:
+    """Return whether none of the topics exists."""
+    return all(row.error_code == UnknownTopicOrPartition.code for row in response.topics)
+
+
 def read_listing(response: MetadataResponse) -> dict[str, TopicListing]:
     """Return every visible topic by name, without those being deleted."""
     return {

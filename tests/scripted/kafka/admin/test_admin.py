@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -43,8 +44,12 @@ from streamlet.kafka.protocol.messages.groups import (
 from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataRequest, MetadataResponse
 from streamlet.kafka.protocol.messages.topics import (
     CreatableTopicResult,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsResponse,
 )
 from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
@@ -105,8 +110,19 @@ def test_a_cluster_without_a_controller_is_waited_for(broker: FakeBroker, admin:
     assert broker.seen(ApiKey.DELETE_TOPICS) == []
 
 
-def test_a_creation_waits_until_every_broker_knows_it(broker: FakeBroker) -> None:
+Change = Callable[[Admin], object]
+TOPIC_CHANGES: dict[str, tuple[dict[str, int], dict[str, int], Change]] = {
+    "create": ({}, {"t": 2}, lambda admin: admin.create_topics(NewTopic("t", 2, 1), timeout=20)),
+    "grow": ({"t": 1}, {"t": 2}, lambda admin: admin.create_partitions({"t": 2}, timeout=20)),
+    "delete": ({"t": 1}, {}, lambda admin: admin.delete_topics("t", timeout=20)),
+}
+"""Topics before and after, and the call."""
+
+
+@pytest.mark.parametrize("name", TOPIC_CHANGES)
+def test_a_change_of_topics_waits_until_every_broker_knows_it(name: str, broker: FakeBroker) -> None:
     """One that lags is asked again; one that is away is not waited for."""
+    before, after, change = TOPIC_CHANGES[name]
     with FakeBroker(node_id=2) as second:
         third = FakeBroker(node_id=3).start()
         third.stop()
@@ -114,21 +130,25 @@ def test_a_creation_waits_until_every_broker_knows_it(broker: FakeBroker) -> Non
             MetadataBroker(node_id=each.node_id, host="127.0.0.1", port=each.port) for each in (broker, second, third)
         )
 
-        def known(count: int):  # type: ignore[no-untyped-def]
-            left = [count]
+        def known_after(asked: int):  # type: ignore[no-untyped-def]
+            left = [asked]
 
             def metadata(request: MetadataRequest) -> MetadataResponse:
-                found = broker.metadata(request) if left[0] <= 0 else second.metadata(request)
+                broker.topics = after if left[0] <= 0 else before
                 left[0] -= bool(request.topics)
-                return MetadataResponse(brokers=rows, controller_id=1, topics=found.topics)
+                return replace(broker.metadata(request), brokers=rows, controller_id=1)
 
             return metadata
 
-        broker.on(ApiKey.METADATA, known(0))
+        broker.on(ApiKey.METADATA, known_after(0))
         broker.on(ApiKey.CREATE_TOPICS, created())
-        second.on(ApiKey.METADATA, known(3))
+        grown = CreatePartitionsTopicResult(name="t", error_code=0)
+        broker.on(ApiKey.CREATE_PARTITIONS, CreatePartitionsResponse(throttle_time_ms=0, results=(grown,)))
+        deleted = DeletableTopicResult(name="t", error_code=0)
+        broker.on(ApiKey.DELETE_TOPICS, DeleteTopicsResponse(throttle_time_ms=0, responses=(deleted,)))
+        second.on(ApiKey.METADATA, known_after(3))
         with Admin(bootstrap_servers=broker.address) as admin:
-            assert list(admin.create_topics(NewTopic("t", 2, 1), timeout=20)) == ["t"]
+            change(admin)
             asked = [row for row in second.seen(ApiKey.METADATA) if row.request.topics]  # type: ignore[attr-defined]
             assert len(asked) == 4
 
