@@ -82,7 +82,7 @@ class SparkBackend:
         started = time.monotonic()
         if request.file is None:
             raise BadInput("Spark executors import the topology from its file; a topology without one runs inline.")
-        preflight.check_packages(preflight.installed_versions())
+        preflight.check_pyspark(preflight.installed_pyspark())
         check_certificates(request.conf)  # before Spark starts, which takes its time
         named = request.conf["streamlet.spark.archive"]
         pack = None if named is None else read_pack(Path(named))

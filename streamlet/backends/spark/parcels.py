@@ -139,7 +139,9 @@ def make_unpack(pieces: Sequence[Any], name: str) -> Unpack:
         import fcntl
         import os
         import shutil
+        import socket
         import tarfile
+        import zlib
         from pathlib import Path
 
         # The executor's own folder for blocks, which Spark removes with the executor, and at the end of an application
@@ -147,27 +149,36 @@ def make_unpack(pieces: Sequence[Any], name: str) -> Unpack:
         # session finds the same content there.
         root = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0])
         folder, partial, joined = root / name, root / f"{name}.part", root / f"{name}.tar"
-        with (root / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # several slots of an executor come at once
-            try:
-                if not folder.exists():
-                    shutil.rmtree(partial, ignore_errors=True)
-                    joined.unlink(missing_ok=True)
-                    # For the owner alone, as the files in it may be.
-                    with os.fdopen(os.open(joined, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                        for piece in pieces:
-                            file.write(piece.value)
-                            vars(piece).pop("_value", None)
-                    with tarfile.open(joined) as archive:
-                        if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
-                            archive.extraction_filter = tarfile.data_filter
-                        archive.extractall(partial)  # noqa: S202 - the user's own files, filtered where Python can
-                    partial.rename(folder)
-            finally:
+
+        def place() -> None:
+            shutil.rmtree(partial, ignore_errors=True)
+            joined.unlink(missing_ok=True)
+            # For the owner alone, as the files in it may be.
+            with os.fdopen(os.open(joined, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 for piece in pieces:
-                    vars(piece).pop("_value", None)  # pyspark would keep each as long as this process lives
-                joined.unlink(missing_ok=True)
-                shutil.rmtree(partial, ignore_errors=True)
+                    file.write(piece.value)
+                    vars(piece).pop("_value", None)
+            with tarfile.open(joined) as archive:
+                if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
+                    archive.extraction_filter = tarfile.data_filter
+                archive.extractall(partial)  # noqa: S202 - the user's own files, filtered where Python can
+            partial.rename(folder)
+
+        try:
+            with (root / f"{name}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # several slots of an executor come at once
+                try:
+                    if not folder.exists():
+                        place()
+                finally:
+                    for piece in pieces:
+                        vars(piece).pop("_value", None)  # pyspark would keep each as long as this process lives
+                    joined.unlink(missing_ok=True)
+                    shutil.rmtree(partial, ignore_errors=True)
+        except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+            # One line, which `preflight.explain_unpacking` reads.
+            why = " ".join(str(error).split())
+            raise RuntimeError(f"no unpacking in {root} on {socket.gethostname()}: {why}") from error
         return str(folder)
 
     return unpack

@@ -39,36 +39,24 @@ NO_CONNECT = (
 )
 
 
-def check_packages(versions: Mapping[str, str | None]) -> None:
-    """Check the driver's pyspark, pyarrow and pandas; None means not installed."""
-    missing = [name for name in ("pyspark", "pyarrow", "pandas") if versions[name] is None]
-    if missing:
+def check_pyspark(version: str | None) -> None:
+    """Check the driver's pyspark; None means not installed."""
+    # Neither pyarrow nor pandas: slots are tasks of an RDD. What reads or makes DataFrames asks for them itself.
+    if version is None:
+        raise BadInput(f"--backend spark needs pyspark, which this Python does not have. Install it with: {INSTALL}")
+    if _release(version) < OLDEST_PYSPARK:
         raise BadInput(
-            f"--backend spark needs {' and '.join(missing)}, which this Python does not have. Install what it needs "
-            f"with: {INSTALL}"
-        )
-    pyspark, pandas = str(versions["pyspark"]), str(versions["pandas"])
-    if _release(pyspark) < OLDEST_PYSPARK:
-        raise BadInput(
-            f"pyspark {pyspark} is installed, and --backend spark needs {_dotted(OLDEST_PYSPARK)} or newer: older ones "
+            f"pyspark {version} is installed, and --backend spark needs {_dotted(OLDEST_PYSPARK)} or newer: older ones "
             f"cannot be told to leave a Python worker alone that reads no input. Upgrade with: {INSTALL}"
         )
-    if _release(pandas) >= (3,):
-        raise BadInput(
-            f"pandas {pandas} is installed, and pyspark {pyspark} does not support pandas 3 yet. Install an older one "
-            "with: pip install 'pandas>=2.2,<3'"
-        )
 
 
-def installed_versions() -> dict[str, str | None]:
-    """Return their versions without importing them: pyspark takes half a second."""
-    found: dict[str, str | None] = {}
-    for name in ("pyspark", "pyarrow", "pandas"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+def installed_pyspark() -> str | None:
+    """Return pyspark's version without importing it, which takes half a second."""
+    try:
+        return importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def check_java(environ: Mapping[str, str]) -> None:
@@ -348,11 +336,8 @@ def explain_probe(error: str) -> str:
             "spark.executor.pyspark.memory, which bounds the address space of all Python workers of an executor "
             f"together ({LEAST_ADDRESS_SPACE_MIB} MiB each are wanted), and at spark.executor.memoryOverhead."
         )
-    if "No space left on device" in error:
-        return (
-            f"An executor has no room to unpack what the run sends with --archive and --shared: {error_line(error)} It "
-            "unpacks where its blocks are, in spark.local.dir, and needs about three times their size there meanwhile."
-        )
+    if unpacking := explain_unpacking(error):
+        return unpacking
     if "InvalidClassException" in error:
         return (
             f"The executors run another version of Spark than this pyspark: {error_line(error)} Install the pyspark of "
@@ -367,6 +352,26 @@ def explain_probe(error: str) -> str:
     return (
         f"Spark's executors could not run a first Python task: {error_line(error)} Check that PYSPARK_PYTHON "
         f"({os.environ.get('PYSPARK_PYTHON', 'not set: python3')}) is there on every executor."
+    )
+
+
+def explain_unpacking(error: str) -> str | None:
+    """Explain why an executor could not unpack archives; None: something else failed."""
+    found = re.search(r"no unpacking in (\S+) on (\S+): (.*)", error)
+    if found is None:
+        return None
+    folder, host, why = found[1], found[2], found[3].rstrip(".")
+    if "No space left" in why:
+        remedy = (
+            "It needs about three times their size there meanwhile: make room, or set spark.local.dir to another disk."
+        )
+    elif re.search(r"Permission denied|Read-only|No such file", why):
+        remedy = "Let spark.local.dir name a folder that the executors' user may write to."
+    else:
+        remedy = "If the archive is whole here (`tar -tf` reads it), look at that machine's disk."
+    return (
+        f"An executor on {host} could not unpack what the run sends with --archive and --shared, in {folder}, a folder "
+        f"of spark.local.dir: {why}. {remedy}"
     )
 
 

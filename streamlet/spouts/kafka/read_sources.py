@@ -25,7 +25,7 @@ class ReadSources:
         self._nearer: dict[Partition, NearerReplica] = {}
         """Of partitions whose leader has named a replica."""
         self._told: dict[Partition, Broker] = {}
-        """Where the log says that partitions are read from, if not from the leader."""
+        """Replicas that partitions are read from, as the log says."""
 
     def of(self, partition: Partition, now_s: float) -> Connection | None:
         """Return the connection for a partition's next fetch; None: it has no leader."""
@@ -38,6 +38,10 @@ class ReadSources:
         if read is None or nearer is None or now_s < nearer.until_s or not self._is_free(read.broker):
             return read
         return self._connections.get_connection(partition)
+
+    def nearer(self, partition: Partition) -> Broker | None:
+        """Return the replica that a partition is read from; None: its leader."""
+        return self._told.get(partition)
 
     def hides_rack(self, partitions: Iterable[Partition], now_s: float) -> bool:
         """Tell whether a request for these partitions names no rack."""

@@ -80,6 +80,7 @@ class KafkaSpout(Spout):
         self._dead_letters: DeadLetterWriter | None = None
         self._exactly_once: ExactlyOnce | None = None
         self._leader: Callable[[Partition], Broker | None] = lambda partition: None
+        self._nearer: Callable[[Partition], Broker | None] = lambda partition: None
         self._damaged: dict[Partition, int] = {}
         self._until_caught_up = False
         self._paused_parts: Sequence[PausedPart] = ()
@@ -444,7 +445,7 @@ class KafkaSpout(Spout):
         """Take over the coordinator's new list of managers; the walk begins again."""
         assert self._parts is not None
         coordinator = self._parts.coordinator
-        self._leader = coordinator.leader
+        self._leader, self._nearer = coordinator.leader, self._parts.fetcher.sources.nearer
         self._version = coordinator.version
         self._managers = coordinator.get_my_managed_partitions()
         self._slots = {manager.slot: manager for manager in self._managers}
@@ -528,6 +529,7 @@ class KafkaSpout(Spout):
         return [self._status_of(rows[each], rows[each].ages(now_s, wall_ms)) for each in sorted(rows)]
 
     def _status_of(self, manager: PartitionManager, ages: PartitionAges) -> dict[str, Any]:
+        leader = self._leader(manager.partition)
         return {
             "topic": manager.partition.topic,
             "partition": manager.partition.number,
@@ -535,7 +537,8 @@ class KafkaSpout(Spout):
             "committed": manager.ledger.committed,
             "end": manager.log_end,
             "lag": manager.lag,
-            "leader": str(self._leader(manager.partition) or "none"),
+            "leader": str(leader or "none"),
+            "read_from": str(self._nearer(manager.partition) or leader or "none"),
             "failed": manager.ledger.counts.failed,
             "given_up": manager.ledger.counts.given_up,
             "lost": manager.ledger.counts.lost,

@@ -166,6 +166,8 @@ def test_records_come_from_the_rack_of_the_workers_while_the_leader_stands_still
     small: dict[str, Any] = {"fetch_size_bytes": 200_000, "buffer_size_bytes": 400_000}
     spout = harness(SpoutConfig(hosts, topic, "/streamlet", topic, offset_store=store, client_rack=rack, **small))
     first = spout.take(20)
+    (told,) = spout.spout.partition_status()
+    assert (told["leader"], told["read_from"]) == tuple(broker_address(three, (leader + one) % 3) for one in (0, 1))
     three.pause(leader)
     try:
         rest = spout.take(160)

@@ -13,25 +13,18 @@ from streamlet.backends.spark.masters import parse_master
 from streamlet.backends.spark.packing import Manifest, Pack
 from streamlet.base.errors import BadInput, WrongArgument
 
-GOOD = {"pyspark": "4.3.0", "pyarrow": "26.0.1", "pandas": "2.3.3"}
 
-
-def test_what_the_tests_run_with_is_accepted() -> None:
-    preflight.check_packages(GOOD)
+def test_the_pyspark_that_the_tests_run_with_is_accepted() -> None:
+    preflight.check_pyspark("4.3.0")
 
 
 @pytest.mark.parametrize(
-    ("versions", "said"),
-    [
-        ({"pyspark": None, "pandas": None}, r"needs pyspark and pandas.*streamlet-storm\[spark\]"),
-        ({"pyarrow": None}, r"needs pyarrow.*streamlet-storm\[spark\]"),
-        ({"pandas": "3.0.1"}, r"pandas 3\.0\.1 .*'pandas>=2\.2,<3'"),
-        ({"pyspark": "3.5.4"}, r"pyspark 3\.5\.4 .*4\.1 or newer"),
-    ],
-)  # fmt: skip
-def test_packages_that_are_missing_or_do_not_fit(versions: dict[str, str | None], said: str) -> None:
+    ("version", "said"),
+    [(None, r"needs pyspark.*streamlet-storm\[spark\]"), ("3.5.4", r"pyspark 3\.5\.4 .*4\.1 or newer")],
+)
+def test_a_pyspark_that_is_missing_or_old_is_refused(version: str | None, said: str) -> None:
     with pytest.raises(BadInput, match=said):
-        preflight.check_packages({**GOOD, **versions})
+        preflight.check_pyspark(version)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +179,20 @@ def test_what_kept_the_first_python_task_from_running_is_explained(error: str, s
 )
 def test_what_kept_a_session_from_starting_is_explained(error: str, said: str) -> None:
     assert said in preflight.explain_start(error)
+
+
+@pytest.mark.parametrize(
+    ("why", "remedy"),
+    [
+        ("[Errno 28] No space left on device", "make room"),
+        ("[Errno 13] Permission denied: '/local/x.tar'", "user may write to"),
+        ("invalid header", "`tar -tf` reads it"),
+    ],
+)
+def test_an_executor_that_cannot_unpack_is_named_with_the_remedy(why: str, remedy: str) -> None:
+    said = preflight.explain_probe(f"RuntimeError: no unpacking in /local/x on node7: {why}\n\tat a.B")
+    assert "executor on node7 could not unpack" in said and f"in /local/x, a folder of spark.local.dir: {why}." in said
+    assert remedy in said and "PYSPARK_PYTHON" not in said
 
 
 def test_another_python_is_named_with_both_versions() -> None:

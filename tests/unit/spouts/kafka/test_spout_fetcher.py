@@ -365,6 +365,7 @@ def test_records_come_from_the_replica_that_the_leader_names_for_a_time(near: Ne
     """The answer that names it has no records; the leader is asked again when the time is over."""
     assert near.ask() == ("a", "here")
     assert near.hear(p0=(0, b""), nearer=2) == []
+    assert near.fetcher.sources.nearer(near.one.partition) == B
     assert near.ask() == ("b", "here")
     assert near.hear(p0=(0, empty_batch(0, 9))) == []
     assert near.one.buffer.position == 10
@@ -398,6 +399,7 @@ def test_after_a_failure_of_the_nearer_replica_the_leader_is_read_from_without_a
     else:
         assert near.hear(p0=(1, b"")) == []
     assert near.ask() == ("a", "")
+    assert near.fetcher.sources.nearer(near.one.partition) is None
     assert "t-0 is read from its leader for 300 s. " in caplog.text
     assert near.hear(p0=(0, empty_batch(0, 0))) == []
     near.one._load()
