@@ -133,9 +133,11 @@ class _Parcel(io.RawIOBase):
 
 def make_unpack(pieces: Sequence[Any], name: str) -> Unpack:
     """Make the function that unpacks an archive as ``name`` on an executor."""
-    # Long: `unpack` travels by value, so all that it needs stands inside it.
+    # It travels by value, as does what `_make_place` makes, so all that the two need stands inside them.
+    place = _make_place(pieces)
 
     def unpack() -> str:
+        import contextlib
         import fcntl
         import os
         import shutil
@@ -150,31 +152,19 @@ def make_unpack(pieces: Sequence[Any], name: str) -> Unpack:
         root = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0])
         folder, partial, joined = root / name, root / f"{name}.part", root / f"{name}.tar"
 
-        def place() -> None:
-            shutil.rmtree(partial, ignore_errors=True)
+        def clean() -> None:
             joined.unlink(missing_ok=True)
-            # For the owner alone, as the files in it may be.
-            with os.fdopen(os.open(joined, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                for piece in pieces:
-                    file.write(piece.value)
-                    vars(piece).pop("_value", None)
-            with tarfile.open(joined) as archive:
-                if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
-                    archive.extraction_filter = tarfile.data_filter
-                archive.extractall(partial)  # noqa: S202 - the user's own files, filtered where Python can
-            partial.rename(folder)
+            shutil.rmtree(partial, ignore_errors=True)
+            for piece in pieces:
+                vars(piece).pop("_value", None)  # pyspark would keep each as long as this process lives
 
         try:
-            with (root / f"{name}.lock").open("w") as lock:
+            with (root / f"{name}.lock").open("w") as lock, contextlib.ExitStack() as after:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # several slots of an executor come at once
-                try:
-                    if not folder.exists():
-                        place()
-                finally:
-                    for piece in pieces:
-                        vars(piece).pop("_value", None)  # pyspark would keep each as long as this process lives
-                    joined.unlink(missing_ok=True)
-                    shutil.rmtree(partial, ignore_errors=True)
+                after.callback(clean)
+                if not folder.exists():
+                    clean()
+                    place(joined, partial, folder)
         except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
             # One line, which `preflight.explain_unpacking` reads.
             why = " ".join(str(error).split())
@@ -182,3 +172,24 @@ def make_unpack(pieces: Sequence[Any], name: str) -> Unpack:
         return str(folder)
 
     return unpack
+
+
+def _make_place(pieces: Sequence[Any]) -> Callable[[Path, Path, Path], None]:
+    """Make the function that joins an archive's pieces and unpacks them."""
+
+    def place(joined: Path, partial: Path, folder: Path) -> None:
+        import os
+        import tarfile
+
+        # For the owner alone, as the files in it may be.
+        with os.fdopen(os.open(joined, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            for piece in pieces:
+                file.write(piece.value)
+                vars(piece).pop("_value", None)
+        with tarfile.open(joined) as archive:
+            if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
+                archive.extraction_filter = tarfile.data_filter
+            archive.extractall(partial)  # noqa: S202 - the user's own files, filtered where Python can
+        partial.rename(folder)
+
+    return place

@@ -24,6 +24,8 @@ THROUGH_S = 120.0
 """Every partition must be processed again by then, on a busy machine too."""
 DEPOSED_S = 15.0
 """A deposed worker that wakes up, and its executor, end within so long."""
+SEEN_S = 10.0
+"""A fault is seen to be there by then, else it proves nothing."""
 PAGES = range(4040, 4044)
 """Ports of a driver's page: the next one is taken while an old driver holds the first."""
 
@@ -94,6 +96,8 @@ class SparkDeeds:
         deed: SparkDeed = getattr(self, f"_{kind.replace(' ', '_')}")()
         scene.tally.mark(deed.at)
         scene.work(deed.hold_s)
+        with contextlib.suppress(Stuck):  # a link may be idle while it is cut
+            scene.until("something to be seen", lambda: bool(deed.seen()), SEEN_S)
         seen = deed.seen()
         deed.heal()
         since = time.monotonic_ns() if deed.from_heal else deed.at

@@ -105,7 +105,10 @@ class Rig:
                 send=lambda managers, topic_id, now: self.steps.append("fetch"),
                 forget_unused=lambda: None,
                 all_asked=True,
-                sources=SimpleNamespace(avoid_nearer=lambda partition, error, now: self.steps.append("avoid nearer")),
+                sources=SimpleNamespace(
+                    avoid_nearer=lambda partition, error, now: self.steps.append("avoid nearer"),
+                    nearer=lambda partition: None,
+                ),
             ),
             commits=SimpleNamespace(poll=self.commit_poll),
             gate=SimpleNamespace(poll=lambda now: None, may_emit=lambda now: True),
