@@ -488,6 +488,10 @@ class RunCoordinator:
             self._close_channel(worker, epoch)
 
     def _handle(self, worker: int, epoch: int, raw: Raw) -> None:
+        # Rule: nothing counts that a worker said before it was killed, and that was read with what it was killed for.
+        # Its counters are kept by then, and its last heartbeat would bring them in again.
+        if self.channels.get(worker, (0,))[0] != epoch:
+            return
         now = self.awake.monotonic()
         try:
             message = from_worker(raw, self.request.workers, len(self.plan.tasks))

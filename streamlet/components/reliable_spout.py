@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from copy import deepcopy
+from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, cast
 
 from streamlet.base.backoff import Backoff
@@ -25,6 +27,10 @@ class Unacked(NamedTuple):
     stream: str | None
     direct_task: int | None = None
     many: bool = False
+
+
+_FLAT: frozenset[type] = frozenset({str, bytes, int, float, bool, type(None), datetime})
+"""Types of values that nobody can change; all others that travel are containers."""
 
 
 class ReliableSpout(Spout):
@@ -136,6 +142,7 @@ class ReliableSpout(Spout):
             spout_port.emit_many_from_other_thread,
         )
         send, send_many = port.emit, spout_port.emit_many
+        waiting, flat, make = self._waiting, _FLAT, tuple.__new__
 
         # Kept only once it was sent: what an emit refused is nothing to wait for.
         def emit(
@@ -151,9 +158,17 @@ class ReliableSpout(Spout):
                 self._emitted_again(tup_id)
             if not here():
                 return from_other_thread(emit, tup, tup_id, stream, direct_task, need_task_ids)
-            self._waiting.discard(tup_id)
+            waiting.discard(tup_id)
             tasks = send(tup, tup_id, stream, direct_task, need_task_ids)
-            self.unacked_tuples[tup_id] = Unacked([*tup], stream, direct_task)
+            # Rule: what is kept is a copy down to the last container, as what was sent is. With the spout's own, which
+            # it may fill again, a replay would send what stands there then, and its ack would stand for both.
+            kept = [*tup]
+            for value in kept:
+                if value.__class__ not in flat:
+                    kept = deepcopy(kept)
+                    break
+            # What `Unacked(...)` does, without the call of a function: it pays for the look at the values.
+            self.unacked_tuples[tup_id] = make(Unacked, (kept, stream, direct_task, False))
             return tasks
 
         def emit_many(
@@ -166,10 +181,10 @@ class ReliableSpout(Spout):
             if not here():
                 many_from_other_thread(emit_many, tuples, tup_id, stream)
                 return
-            self._waiting.discard(tup_id)
+            waiting.discard(tup_id)
             kept = [[*values] for values in tuples]
             send_many(kept, tup_id, stream)
-            self.unacked_tuples[tup_id] = Unacked(kept, stream, many=True)
+            self.unacked_tuples[tup_id] = Unacked([*map(_copied, kept)], stream, many=True)
 
         def emit_each(tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> bool:
             for tup, tup_id in zip(tuples, tup_ids, strict=True):
@@ -177,3 +192,8 @@ class ReliableSpout(Spout):
             return False
 
         vars(self).update(emit=emit, emit_many=emit_many, emit_each=emit_each)
+
+
+def _copied(row: list[Any]) -> list[Any]:
+    """Return a row whose containers are copies: the others of its values nobody can change."""
+    return row if _FLAT.issuperset(map(type, row)) else deepcopy(row)

@@ -338,8 +338,10 @@ class Supervisor:
             worker.worked_s = now
 
     def unfit(self, index: int, epoch: int, why: str, now: float) -> list[Instruction]:
-        """Replace a worker that asks for it; not while the run ends or waits for others."""
-        if self.ending is not None or not self.whole:
+        """Replace a worker that asks for it; not while the run ends."""
+        # Rule: also while the run waits for others. A loop that hangs links with nobody, so what waits for its links
+        # would wait for ever.
+        if self.ending is not None or self.workers[index].state is not WorkerState.UP:
             return []
         return self.gone(index, epoch, f"was replaced because it {why}", now)
 

@@ -490,6 +490,7 @@ class Worker:
             return []
         if hang.first:
             self._tell_hang(hang, tup)
+        self._ask_for_replacement(hang, tup)
         held = "" if tup is None else shortened(look.held)
         return [{"task": look.task, "call": look.call, "seconds": hang.seconds, "tuple": held}]
 
@@ -499,12 +500,16 @@ class Worker:
             f"Nothing else of it runs meanwhile.\n{stack_of(self._main_thread)}"
         )
         self.tell("warning", told, self._components.get(hang.look.task, ""), hang.look.task)
-        if self.plan.conf["streamlet.task.hang.action"] == "replace" and self.initialized and not self.loop.stopped:
-            if isinstance(tup, Tuple):  # named exactly, for the slice may hold others that have not been begun
-                roots = [root for root, _ in tup.anchors] if tup.anchors else tup.root
-                self.in_hand.note_tuple(hang.look.task, roots, tup.values, hang.look.began)
-            # In which call, and on which tuple, stands on the page that is read with this.
-            self.channel.try_send(messages.Unfit(f"has been in one call for {hang.seconds:.0f} s"))
+
+    def _ask_for_replacement(self, hang: Hang, tup: Tuple | Batch | None) -> None:
+        if self.plan.conf["streamlet.task.hang.action"] != "replace" or not self.initialized or self.loop.stopped:
+            return
+        if hang.first and isinstance(tup, Tuple):  # named exactly: the slice may hold others that have not been begun
+            roots = [root for root, _ in tup.anchors] if tup.anchors else tup.root
+            self.in_hand.note_tuple(hang.look.task, roots, tup.values, hang.look.began)
+        # With each heartbeat: the coordinator may have been unable to do it when it was asked first. In which call, and
+        # on which tuple, stands on the page that is read with this.
+        self.channel.try_send(messages.Unfit(f"has been in one call for {hang.seconds:.0f} s"))
 
     def _task_name(self, task_id: int) -> str:
         return f"{self.loop.plan.tasks[task_id - 1].component} (task {task_id})"

@@ -22,7 +22,17 @@ from streamlet.runtime.supervision.supervisor import Limits, WorkerState
 from streamlet.runtime.tasks.in_hand import Holding
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.worker.channel import INHERITED_KEY, ControlChannel
-from streamlet.runtime.worker.messages import Beat, Complaint, Initialized, Linked, Ready, State, Stopped, encode
+from streamlet.runtime.worker.messages import (
+    Beat,
+    Complaint,
+    Initialized,
+    Linked,
+    Ready,
+    State,
+    Stopped,
+    Unfit,
+    encode,
+)
 from tests.seeds import seeds
 from tests.unit.runtime.worker.test_misshapen import mutated
 
@@ -116,12 +126,15 @@ def test_a_channel_that_another_replaces_is_read_no_more(coordinator: RunCoordin
 def test_of_the_errors_of_all_workers_only_those_are_kept_that_the_end_repeats(coordinator: RunCoordinator) -> None:
     """Each worker that is replaced tells its first ones again, and each death on a known tuple is one."""
     coordinator._do(coordinator.supervisor.begin(0.0))
+    channel, end = pair()
+    coordinator._register_channel(0, 1, channel)
     for count in range(1000):
         coordinator._handle(0, 1, encode(Complaint(f"count raised ValueError: {count}.")))
     held = Holding(1, "process", 1, 0.0, (5,), (), "['a']")
     coordinator.supervisor.note_in_hand(0, 1, held)
     coordinator._note_deadly(0, 1, "was killed by SIGKILL")
     assert coordinator.complaints == [f"count raised ValueError: {count}." for count in range(MOST_ERRORS)]
+    end.close()
     coordinator._clear()
 
 
@@ -134,6 +147,8 @@ def test_what_was_open_with_a_worker_that_ends_before_the_others(
     """
     supervisor = coordinator.supervisor
     coordinator._do(supervisor.begin(0.0))
+    channel, end = pair()
+    coordinator._register_channel(0, 1, channel)
     snapshot = {**TaskStats().snapshot(), "emitted": 20}
     coordinator._handle(0, 1, encode(Beat({1: snapshot}, [], 7, 7)))
     coordinator.started = 0.0
@@ -142,6 +157,27 @@ def test_what_was_open_with_a_worker_that_ends_before_the_others(
     coordinator._do(supervisor.gone(0, 1, "ended with status 0", 2.0))
     status = coordinator._status("ended")
     assert (status.pending, status.components[0].emitted) == (open_trees, 20)
+    end.close()
+    coordinator._clear()
+
+
+def test_what_a_killed_worker_said_in_the_same_read_counts_no_more(coordinator: RunCoordinator) -> None:
+    """A worker that asks to be replaced sends its heartbeat with that: its counters would count twice."""
+    supervisor = coordinator.supervisor
+    coordinator._do(supervisor.begin(0.0))
+    coordinator.started = 0.0
+    ours, theirs = pair()
+    coordinator._register_channel(0, 1, ours)
+    worker = ControlChannel.inherited(theirs)
+    snapshot = {**TaskStats().snapshot(), "emitted": 20}
+    beat = Beat({1: snapshot}, [], 7, 7, queued={"quiet": 3})
+    for message in (Ready(["unix", "/s", 0], 1), Initialized(), Linked(1), beat, Unfit("hangs"), beat):
+        worker.send(message)
+    coordinator._receive(0, 1, ours)
+    assert supervisor.workers[0].state is WorkerState.GONE
+    (row,) = coordinator._status().components
+    assert coordinator.beats == {} and (row.emitted, row.lost) == (20, 3)
+    worker.close()
     coordinator._clear()
 
 

@@ -158,6 +158,24 @@ def test_a_replay_is_not_changed_by_what_the_spout_does_to_its_list(bound: tuple
     assert port.sent[1][0] == [1]
 
 
+def test_a_replay_is_not_changed_by_what_the_spout_does_to_a_container(bound: tuple[Kept, Port]) -> None:
+    """A spout that fills one dict again and again: each message is replayed as it was emitted."""
+    spout, port = bound
+    order: dict[str, Any] = {"lines": [0]}
+    for n in range(3):
+        order["lines"][0] = n
+        spout.emit([n, order], tup_id=n)
+        spout.emit_many([[n], [(order,)]], tup_id=f"many {n}")
+    for n in range(3):
+        spout.fail_many([n, f"many {n}"])
+    port.sent.clear()
+    port.clock.advance(1)
+    while spout.replay():
+        pass
+    assert [sent[0] for sent in port.sent[::2]] == [[n, {"lines": [n]}] for n in range(3)]
+    assert [sent[0] for sent in port.sent[1::2]] == [[[n], [({"lines": [n]},)]] for n in range(3)]
+
+
 def test_an_emit_that_was_refused_leaves_nothing_unfinished(bound: tuple[Kept, Port]) -> None:
     """Else a spout that catches the error would never be caught up."""
     spout, port = bound

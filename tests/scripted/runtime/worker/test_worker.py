@@ -32,6 +32,7 @@ from streamlet.runtime.worker.messages import (
     Ready,
     State,
     Stopped,
+    Unfit,
     Whole,
     WorkerPlan,
     from_worker,
@@ -253,6 +254,20 @@ def test_a_worker_that_is_given_up_leaves_the_sockets_of_the_others(
     coordinator.channel.close()
     coordinator.ended()
     assert Path(plan.listen[1]).exists()
+
+
+def test_a_worker_that_hangs_asks_for_its_replacement_with_each_heartbeat(
+    plan: WorkerPlan, worker_of: Callable[[Any], Coordinator]
+) -> None:
+    """One that asks once is never replaced where the coordinator could not do it just then."""
+    hangs = FILE.replace("def process(self, tup): ...", "def process(self, tup):\n        import time; time.sleep(1e6)")
+    Path(plan.file).write_text(hangs)
+    conf = {**plan.conf, "streamlet.task.hang.secs": 0.2, "streamlet.task.hang.action": "replace"}
+    coordinator = worker_of(dataclasses.replace(plan, conf=conf))
+    coordinator.begin()
+    coordinator.until(Unfit, lambda _: sum(isinstance(message, Unfit) for message in coordinator.heard) >= 3)
+    told = [text for text in events(coordinator) if "has been in process of sink (task 2)" in text]
+    assert len(told) == 1, "the user reads of it once"
 
 
 def test_a_worker_whose_coordinator_hangs_up_ends_though_its_bolt_never_returns(

@@ -264,6 +264,27 @@ def test_a_worker_that_asks_for_it_is_replaced_unless_the_run_ends() -> None:
     assert supervisor.unfit(1, 1, "ran out of memory", 10.0) == []
 
 
+def test_a_worker_that_hangs_is_replaced_also_where_another_had_died_meanwhile() -> None:
+    """Its loop links with nobody: the run would wait for it for ever, all heartbeats sound."""
+    supervisor = running(3)
+    supervisor.gone(1, 1, "was killed by SIGSEGV", 10.0)
+    hear_all(supervisor, 11.0)
+    supervisor.tick(11.0)
+    epoch = supervisor.workers[1].epoch
+    supervisor.ready(1, epoch, ADDRESS, 12.0)
+    supervisor.initialized(1, epoch)
+    for index in (1, 2):
+        supervisor.linked(index, supervisor.workers[index].epoch, supervisor.version)
+    assert not supervisor.whole, "worker 0 hangs"
+    assert supervisor.unfit(1, epoch, "asks before it is up", 13.0) == []
+    assert supervisor.unfit(0, 1, "has been in one call for 30 s", 30.0)[0] == Kill(0, 1)
+    assert supervisor.unfit(0, 1, "has been in one call for 31 s", 31.0) == [], "it is being replaced"
+    hear_all(supervisor, 32.0)
+    supervisor.tick(32.0)
+    bring_up(supervisor, [0], 33.0)
+    assert supervisor.whole
+
+
 def hear_all(supervisor: Supervisor, now: float) -> None:
     for index, worker in supervisor.workers.items():
         supervisor.heard(index, worker.epoch, now)
