@@ -79,13 +79,15 @@ class Emitted(NamedTuple):
 
 
 class Raised(NamedTuple):
-    """What ``process`` or ``process_tick`` raised; ``values`` is None of a tick, of a batch a list of its rows."""
+    """What a call of a bolt raised. ``values``: None where there was no tuple, of a batch a list of its rows."""
 
     component: str
     task: int
     error: BaseException
     values: list[Any] | None
     by_batch: bool = False
+    call: str = ""
+    """The method that was called, as ``process`` or ``process_tick``, where it is known."""
 
 
 class Tester:
@@ -195,13 +197,14 @@ class Tester:
         if new and self._raise_errors:
             first = new[0]
             what = f"a batch of {len(first.values or ())} tuples," if first.by_batch else "the tuple"
-            on = "in process_tick" if first.values is None else f"on {what} {first.values!r}"
+            on = f"in {first.call or 'a call of its own'}" if first.values is None else f"on {what} {first.values!r}"
             first.error.add_note(f"raised by {first.component} (task {first.task}) {on}")
             raise first.error
 
     def _note_error(self, component: str, task: int, error: BaseException, tup: Any, called: Any) -> None:
         values = tup.rows if isinstance(tup, Batch) else None if tup is None else list(tup.values)
-        self.errors.append(Raised(component, task, error, values, isinstance(tup, Batch)))
+        call = getattr(called, "__name__", "")
+        self.errors.append(Raised(component, task, error, values, isinstance(tup, Batch), call))
 
     def _check_open(self) -> None:
         if not self._open:

@@ -129,12 +129,12 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
         raise TuplesLeft(
             f"The topology ran to its end, but untracked tuples were lost: {counts}. {NOBODY_SENDS}", result
         )
-    failed = [row for row in result.status.components if _unprocessed(row) and _fails_run(row, result.reason, topology)]
+    failed = [row for row in result.status.components if row.given_up and _fails_run(row, result.reason, topology)]
     if not failed:
         return _check_open_trees(result, topology)
     counts = " and ".join(_row_text(row) for row in failed)
     why = " ".join(dict.fromkeys(errors[:MOST_ERRORS])) or _silent_failures(result)
-    again = "it again, so it was" if sum(map(_unprocessed, failed)) == 1 else "them again, so they were"
+    again = "it again, so it was" if sum(row.given_up for row in failed) == 1 else "them again, so they were"
     spouts = [topology.component(row.name).cls for row in failed if row.kind == SPOUT]
     replays = bool(spouts) and all(issubclass(spout, ReliableSpout) for spout in spouts)
     remedy = "Fix that." if replays else "Fix that, or let a ReliableSpout replay what fails."
@@ -185,10 +185,6 @@ def _answers_for_failures(row: ComponentStatus, topology: TopologySpec) -> bool:
     return bool(getattr(topology.component(row.name).cls, "answers_for_failures", False))
 
 
-def _unprocessed(row: ComponentStatus) -> int:
-    return max(row.unreplayed, row.given_up)
-
-
 def _fails_run(row: ComponentStatus, reason: str, topology: TopologySpec) -> bool:
     if row.kind != SPOUT:
         return True
@@ -209,5 +205,5 @@ def _may_still_replay(spout: type) -> bool:
 
 def _row_text(row: ComponentStatus) -> str:
     if row.kind == SPOUT:
-        return f"{_unprocessed(row):,} tuple tree{'' if _unprocessed(row) == 1 else 's'} of the spout {row.name}"
-    return f"{_unprocessed(row):,} untracked tuple{'' if _unprocessed(row) == 1 else 's'} at {row.name}"
+        return f"{row.given_up:,} tuple tree{'' if row.given_up == 1 else 's'} of the spout {row.name}"
+    return f"{row.given_up:,} untracked tuple{'' if row.given_up == 1 else 's'} at {row.name}"

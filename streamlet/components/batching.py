@@ -57,6 +57,10 @@ class BatchingBolt(Bolt):
     def takes_batches(cls) -> bool:
         return False
 
+    @classmethod
+    def acks_at_once(cls) -> bool:
+        return False  # whatever the class's flags say of a batch, its tuples are open until a tick
+
     def process(self, tup: Tuple) -> None:
         """Put a tuple into its batch."""
         self._batches.setdefault(self.group_key(tup), []).append(tup)
@@ -92,9 +96,7 @@ class BatchingBolt(Bolt):
         for tup in tups if self._fails_batches else ():
             self.fail(tup, error)
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        then = (
-            "They have failed, and their spouts were told" if self._fails_batches else "auto_fail is off: they are open"
-        )
+        then = _what_follows(tups) if self._fails_batches else "auto_fail is off: they are open"
         failed = BatchFailed(
             f"{self.component_name} (task {self.task_id}) raised {type(error).__name__} at {frame.filename}:"
             f"{frame.lineno} in process_batch, on {len(tups)} tuple(s) of key {key!r:.80}: {error}. {then}; the bolt "
@@ -130,6 +132,16 @@ class BatchingBolt(Bolt):
             send_many(tuples, stream, anchors)
 
         vars(self).update(emit=emit, emit_many=emit_many, auto_ack=False, auto_anchor=False)
+
+
+def _what_follows(tups: Sequence[Tuple]) -> str:
+    """Return what it means for tuples that they have failed."""
+    untracked = sum(not tup.root for tup in tups)
+    if not untracked:
+        return "They have failed, and their spouts were told"
+    if untracked == len(tups):
+        return "They are not tracked, so no spout hears of them and nobody sends them again"
+    return f"They have failed; {untracked} of them are not tracked, so nobody sends those again"
 
 
 class TicklessBatchingBolt(BatchingBolt):

@@ -73,6 +73,14 @@ class Bolt(Component):
         """Return the settings of every task of this class."""
         return cls.config
 
+    @classmethod
+    def acks_at_once(cls) -> bool:
+        """Tell whether no tuple of it stays open for long.
+
+        Its tuples are acked and failed for it, or it bounds by itself how long they wait.
+        """
+        return cls.auto_fail and (cls.auto_ack or cls.answers_for_held)
+
     def process(self, tup: Tuple) -> None:
         """Handle one tuple."""
         raise NotImplementedError(f"{type(self).__name__} does not define process(tup)")

@@ -29,7 +29,7 @@ from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, COUNT, LENGTH, TASK, InHand
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
-from streamlet.runtime.tasks.user_errors import bolt_ended_run, every_tuple_failed
+from streamlet.runtime.tasks.user_errors import Defined, bolt_ended_run, every_tuple_failed
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies
 from streamlet.tracking.roots import entry_of, owner_task
 from streamlet.tracking.shared_roots import Root, each_root
@@ -64,7 +64,8 @@ UNKEPT = _unkept()
 These are its variable, ``_current`` and, in some interpreters, the argument of the question itself.
 """
 
-ReportError = Callable[[BaseException, Tuple | Batch | None], None]
+ReportError = Callable[[BaseException, Tuple | Batch | None, Defined], None]
+"""Takes an error of the user's code, the tuple or batch at work, and the function that was called."""
 
 
 class BoltTask:
@@ -285,7 +286,7 @@ class BoltTask:
         self, rows: Iterable[Sequence[Any]], stream: str | None, anchors: Sequence[Tuple | TupleId] | Batch | None
     ) -> None:
         copied = [self.calls.row(self.emitter, row, stream, None, False) for row in rows]
-        given = (anchors,) if isinstance(anchors, Batch) else tuple(anchors or ())
+        given = _given_anchors(anchors)
 
         def emit_all() -> None:
             for row in copied:
@@ -340,8 +341,7 @@ class BoltTask:
         It is anchored to the tuples that it names, and to nothing else.
         """
         row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
-        given = (anchors,) if isinstance(anchors, Batch) else tuple(anchors or ())
-        self.calls.put(partial(self._emit_handed_over, row, stream, given, direct_task), "emit")
+        self.calls.put(partial(self._emit_handed_over, row, stream, _given_anchors(anchors), direct_task), "emit")
         return None
 
     def _emit_handed_over(
@@ -351,7 +351,7 @@ class BoltTask:
             self.emit_anywhere(row, stream, anchors, direct_task)
         except BadEmit as error:  # an anchor was acked meanwhile
             self.stats.errors += 1
-            self.report(error, anchors[0] if anchors else None)
+            self.report(error, anchors[0] if anchors else None, None)
 
     def _put(self, box: Outbox, stream: str, values: list[Any], anchors: Sequence[Tuple | Batch]) -> None:
         """Put a row into an outbox, with fresh edges for its anchors."""
@@ -386,7 +386,9 @@ class BoltTask:
     def ack(self, tup: Tuple | TupleId | Batch) -> None:
         """Ack a tuple, or a batch. A second ack, or one after a failure, changes nothing. Any thread."""
         if not self.calls.here():
-            self.calls.put(partial(self.ack, tup), "ack", waits=False)
+            # Rule: what another thread hands over is checked there, where the caller can be told. On the loop a wrong
+            # argument would end the run.
+            self.calls.put(partial(self.ack, _given(tup)), "ack", waits=False)
         elif isinstance(tup, Batch):
             self.stats.acked += settling.ack(tup, self.acks)
             self._release(tup)
@@ -398,10 +400,14 @@ class BoltTask:
 
     def fail(self, tup: Tuple | TupleId | Batch, reason: str | BaseException | None = None) -> None:
         """Fail every tree of a tuple, or of a batch; ``reason`` travels to the spout. Any thread."""
+        given, cause = _given(tup), cause_of(self.emitter.component, reason)
         if not self.calls.here():
-            self.calls.put(partial(self.fail, tup, reason), "fail", waits=False)
+            self.calls.put(partial(self._fail_for, given, cause), "fail", waits=False)
             return
-        self._note_failures(self._fail(tup, cause_of(self.emitter.component, reason)))
+        self._fail_for(given, cause)
+
+    def _fail_for(self, given: Tuple | Batch, cause: FailureCause) -> None:
+        self._note_failures(self._fail(given, cause))
 
     def dead_letter(self, tup: Tuple | TupleId | Batch, reason: str) -> None:
         """Fail every tree of a tuple or batch, past all retries. Any thread.
@@ -409,15 +415,15 @@ class BoltTask:
         Raises BadEmit where the message would not be kept.
         """
         # Refused here, where the bolt can be told: a spout that keeps no dead letters would lose the message.
-        self._check_dead_letters(tup)
+        given, cause = _given(tup), cause_of(self.emitter.component, reason, to_dead_letters=True)
+        self._check_dead_letters(given)
         if not self.calls.here():
-            self.calls.put(partial(self.dead_letter, tup, reason), "dead_letter", waits=False)
+            self.calls.put(partial(self._fail, given, cause), "dead_letter", waits=False)
             return
         # No failure of the bolt's: it has judged the tuple, so it is not counted with those that end a run.
-        self._fail(tup, cause_of(self.emitter.component, reason, to_dead_letters=True))
+        self._fail(given, cause)
 
-    def _check_dead_letters(self, tup: Tuple | TupleId | Batch) -> None:
-        given = tup if isinstance(tup, Batch) else tuple_of(tup)
+    def _check_dead_letters(self, given: Tuple | Batch) -> None:
         roots = [given.root] if isinstance(given, Tuple) else given.roots
         if isinstance(given, Tuple) and given.anchors:
             roots = [root for root, _ in given.anchors]
@@ -436,20 +442,26 @@ class BoltTask:
                 'SpoutConfig(on_poison="dead-letter", dead_letter_topic=...); for any other spout use self.fail.'
             )
 
-    def _fail(self, tup: Tuple | TupleId | Batch, cause: FailureCause) -> int:
+    def _fail(self, given: Tuple | Batch, cause: FailureCause) -> int:
         """Fail a tuple or a batch here; return how many tuples failed."""
         first = len(self.fails)
-        if isinstance(tup, Batch):
-            failed = settling.fail(tup, self.acks, self.fails)
-            self._release(tup)
+        # Rule: an untracked tuple that fails is counted here, by the runtime or by the bolt itself. No spout hears of
+        # it, so only this count keeps a run that lost it from ending well.
+        self._give_up(settling.open_untracked(given))
+        if isinstance(given, Batch):
+            failed = settling.fail(given, self.acks, self.fails)
+            self._release(given)
         else:
-            one = tuple_of(tup)
-            failed = settling.fail_tuple(one, self.acks, self.fails)
+            failed = settling.fail_tuple(given, self.acks, self.fails)
             if self.held:
-                self.held.pop(one, None)
+                self.held.pop(given, None)
         self.stats.failed += failed
         self.causes.note(self.fails[first:], cause)
         return failed
+
+    def _give_up(self, untracked: int) -> None:
+        self.stats.unreplayed += untracked
+        self.stats.given_up += untracked
 
     def _release(self, batch: Batch) -> None:
         self.answered_for.pop(batch, None)
@@ -685,13 +697,11 @@ class BoltTask:
             self.fail(batch, error)
         else:
             self._note_failures(len(batch))
+            self._give_up(settling.open_untracked(batch))
             settling.settle_children(batch, self.acks)
             self._hold(batch)
         self._failures_raised += self._failures - before
-        untracked = batch.roots.count(0)  # no spout can replay it
-        self.stats.unreplayed += untracked
-        self.stats.given_up += untracked
-        self.report(error, batch)
+        self.report(error, batch, self.bolt.process_batch)
         self._end_run(error, self.bolt.process_batch)
 
     def _raised(self, error: BaseException, tup: Tuple) -> None:
@@ -704,13 +714,11 @@ class BoltTask:
             self.fail(tup, error)
         elif tup.state == OPEN:
             self._note_failures(1)
+            self._give_up(settling.open_untracked(tup))
             if tup.root:
                 self.held[tup] = self.clock.monotonic()
         self._failures_raised += self._failures - before
-        if not tup.root:
-            self.stats.unreplayed += 1  # untracked: no spout can replay it
-            self.stats.given_up += 1
-        self.report(error, tup)
+        self.report(error, tup, self.bolt.process)
         self._end_run(error, self.bolt.process)
 
     # -- what a bolt with threads of its own needs besides -------------------------------------------------
@@ -726,16 +734,19 @@ class BoltTask:
         except BaseException as error:
             if not hurts_one_tuple(error):
                 raise
-            self.complain(error, None)
+            self._note_error(error, None, act)
             self._end_run(error, act)
         if self._at_limit:
             self._stop_if_all_failed()
 
     def complain(self, error: BaseException, tup: Tuple | Batch | None) -> None:
         """Tell an error as if ``process`` had raised it; nothing is failed by it."""
+        self._note_error(error, tup, None if tup is None else self._called)
+
+    def _note_error(self, error: BaseException, tup: Tuple | Batch | None, called: Defined) -> None:
         self.stats.errors += 1
         self._last_error = error
-        self.report(error, tup)
+        self.report(error, tup, called)
 
     def rest(self, rests: bool) -> None:
         """Note whether the bolt wants no tuples for now. The loop looks at it after each call of the bolt."""
@@ -749,7 +760,7 @@ class BoltTask:
             if not hurts_one_tuple(error):
                 raise
             self.stats.errors += 1
-            self.report(error, None)
+            self.report(error, None, self.bolt.process_tick)
             self._end_run(error, self.bolt.process_tick)
         if self._at_limit:  # it may fail there what it has collected
             self._stop_if_all_failed()
@@ -757,3 +768,13 @@ class BoltTask:
     def _end_run(self, error: BaseException, called: Callable[..., Any]) -> None:
         if self.bolt.exit_on_exception:
             raise bolt_ended_run(self.emitter.component, error, called) from error
+
+
+def _given(tup: Tuple | TupleId | Batch) -> Tuple | Batch:
+    """Return the tuple or batch that is meant. Raises TypeError."""
+    return tup if isinstance(tup, Batch) else tuple_of(tup)
+
+
+def _given_anchors(anchors: Iterable[Any] | Batch | None) -> tuple[Tuple | Batch, ...]:
+    """Return the anchors that an emit names; none for None. Raises TypeError."""
+    return (anchors,) if isinstance(anchors, Batch) else tuple(map(_given, anchors or ()))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.base.clock import Clock
-from streamlet.components.batch import Batch
 from streamlet.components.bolt import Bolt
 from streamlet.components.component import COMPONENT_LOGGER, Component
 from streamlet.components.context import SharedFiles, TopologyContext
@@ -103,7 +102,6 @@ def build_task(shared: WorkerContext, task: TaskPlan, other_threads: OtherThread
     emitter = Emitter(task.component, [_routes(shared, task, stream, boxes, rng) for stream in definition.streams()])
     context = _context(shared, task, definition, rng)
     component.bind_context(conf, context)
-    report = partial(_report, shared, task, component)
     calls = TaskCalls(other_threads, task.component)
     run: SpoutTask | BoltTask
     if isinstance(component, Spout):
@@ -114,7 +112,6 @@ def build_task(shared: WorkerContext, task: TaskPlan, other_threads: OtherThread
             emitter,
             rng.getrandbits,
             shared.clock,
-            report,
             tracked=conf["topology.acker.executors"] > 0,
             window=PendingWindow(conf["topology.max.spout.pending"], longest_wait_s(conf)),
             timeout_s=conf["topology.message.timeout.secs"],
@@ -135,7 +132,7 @@ def build_task(shared: WorkerContext, task: TaskPlan, other_threads: OtherThread
             rng.getrandbits,
             sources,
             shared.clock,
-            report,
+            partial(shared.report, task.component, task.task_id),
             task_id=task.task_id,
             first_failures=conf["streamlet.first.failures.max"],
             named=tuple_classes(type(component), context.sources),
@@ -187,7 +184,7 @@ def _is_acked_at_once(plan: Plan, component: str) -> bool:
         todo += [reader for reader in readers if reader not in bolts]
         bolts.update(dict.fromkeys(readers))
     classes = [plan.topology.component(bolt).cls for bolt in bolts]
-    return all(issubclass(cls, Bolt) and cls.auto_fail and (cls.auto_ack or cls.answers_for_held) for cls in classes)
+    return all(issubclass(cls, Bolt) and cls.acks_at_once() for cls in classes)
 
 
 def _context(shared: WorkerContext, task: TaskPlan, definition: ComponentDef, rng: random.Random) -> TopologyContext:
@@ -214,14 +211,6 @@ def _context(shared: WorkerContext, task: TaskPlan, definition: ComponentDef, rn
         sources=sources,
         shared=SharedFiles({name: Path(path) for name, path in (shared.conf.get("streamlet.shared") or {}).items()}),
     )
-
-
-def _report(shared: WorkerContext, task: TaskPlan, component: Component, error: BaseException, tup: Any) -> None:
-    called = None
-    if isinstance(component, Bolt):
-        by_batch = component.process_batch if isinstance(tup, Batch) else component.process
-        called = component.process_tick if tup is None else by_batch
-    shared.report(task.component, task.task_id, error, tup, called)
 
 
 def _routes(

@@ -5,7 +5,7 @@ Only failures have one: a tuple that is acked costs nothing here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from streamlet.base.errors import text_of
 from streamlet.components.spout import FailureCause
@@ -41,8 +41,10 @@ class FailureCauses:
         self._reasons: dict[FailureCause, FailureCause] = {}
         """The causes for the dead letters."""
 
-    def note(self, roots: Iterable[int], cause: FailureCause) -> None:
+    def note(self, roots: Collection[int], cause: FailureCause) -> None:
         """Note why trees fail. The first cause of a tree counts, but one for the dead letters before all others."""
+        if not roots:  # of untracked tuples, or a second time: nobody takes it, and it would use up others' texts
+            return
         if cause.to_dead_letters:
             cause = self._kept(cause)
         else:

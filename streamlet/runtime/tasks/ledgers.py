@@ -155,8 +155,7 @@ class Ledgers:
         for spout in self.spouts.values():
             stats, spout_of_user = spout.stats, spout.spout
             stats.open = self.guard(spout, "unfinished_count", spout.unfinished)
-            # One that keeps no count of its own has given up whatever failed and was not acked since.
-            stats.given_up = max(stats.unreplayed, self.guard(spout, "given_up_count", spout_of_user.given_up_count))
+            stats.given_up = self.guard(spout, "given_up_count", spout_of_user.given_up_count)
             stats.kept = self.guard(spout, "kept_count", spout_of_user.kept_count)
             stats.lost = spout.too_large + self.guard(spout, "lost_count", spout_of_user.lost_count)
 

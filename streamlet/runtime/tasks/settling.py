@@ -131,6 +131,15 @@ def fail_tuple(tup: Tuple, acks: dict[Root, int], fails: list[int]) -> bool:
     return True
 
 
+def open_untracked(given: Tuple | Batch) -> int:
+    """Count open tuples that belong to no tree."""
+    if isinstance(given, Batch) and given.made is not None:
+        return sum(map(open_untracked, given.made))
+    if given.state != OPEN:
+        return 0
+    return given.roots.count(0) if isinstance(given, Batch) else not given.root
+
+
 def left_of_run(run: Run) -> Iterable[tuple[Root, int]]:
     """Yield the trees and edges of tuples that nobody will receive."""
     if not run.multi:

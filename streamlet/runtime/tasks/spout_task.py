@@ -18,7 +18,6 @@ from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, FailureCause, MessageIds, Spout
-from streamlet.runtime.tasks.bolt_task import ReportError
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, row_bytes
 from streamlet.runtime.tasks.in_hand import Key, message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
@@ -74,7 +73,6 @@ class SpoutTask:
         emitter: Emitter,
         getrandbits: Callable[[int], int],
         clock: Clock,
-        report: ReportError,
         *,
         tracked: bool,
         window: PendingWindow,
@@ -92,7 +90,6 @@ class SpoutTask:
         self.emitter = emitter
         self.getrandbits = getrandbits
         self.clock = clock
-        self.report = report
         self.tracked = tracked
         self.by_batch = by_batch
         """Whether all its readers take batches."""

@@ -126,7 +126,11 @@ def component_rows(topology: TopologySpec, snapshots: Iterable[tuple[str, Mappin
     """
     sums = {component.name: TaskStats().snapshot() for component in topology.components}
     for name, snapshot in snapshots:
-        sums[name] = merged(sums[name], snapshot)
+        # Rule: not before the numbers are shown. What failed and may still be replayed is no part of what is final: the
+        # counters of a worker that died have the latter alone, for its replacement reads the rest again. A spout that
+        # keeps no count of its own has given up whatever failed and was not acked since.
+        given_up = max(snapshot["unreplayed"], snapshot["given_up"])
+        sums[name] = merged(sums[name], {**snapshot, "given_up": given_up})
     return [
         {
             "name": component.name,

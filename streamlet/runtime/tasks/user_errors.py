@@ -187,13 +187,21 @@ def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, uns
         return f"{text_of(error)}{again}"
     where = place(error, defined)
     at = f" at {where}" if where else ""
-    what = f"on a tuple from {tup.component}" if tup is not None else "in process_tick"
+    what = f" on a tuple from {tup.component}" if tup is not None else _call_text(defined)
     if isinstance(tup, Batch):
-        what = f"on a batch of {len(tup):,} tuple{'' if len(tup) == 1 else 's'} from {tup.component}"
+        what = f" on a batch of {len(tup):,} tuple{'' if len(tup) == 1 else 's'} from {tup.component}"
     return (
-        f"{component} (task {task_id}) raised {type(error).__name__}{at} {what}{_said(error)}{again}. "
+        f"{component} (task {task_id}) raised {type(error).__name__}{at}{what}{_said(error)}{again}. "
         f"{_about_memory(error)}{_consequence(tup)}"
     )
+
+
+def _call_text(defined: Defined) -> str:
+    """Return `` in on_timer`` for an error without a tuple; empty if the call is not known."""
+    name = getattr(defined, "__name__", "")
+    if defined is None:
+        return ""
+    return f" in {name}" if name.isidentifier() else " in a call of its own"
 
 
 def memory_limit() -> str:
@@ -207,18 +215,18 @@ def _about_memory(error: BaseException) -> str:
 
 
 def _consequence(tup: Any) -> str:
-    """Say what the error means for the tuple; None is a tick."""
+    """Say what the error means for the tuple; None: it came from a call without one."""
     if tup is None:
         return "No tuple has failed by it; the bolt goes on."
     if isinstance(tup, Batch):
         return _consequence_for(tup)
     on = "the bolt goes on with the next tuple."
+    if tup.state == ACKED:
+        return f"The tuple had been acked before, so nothing has failed by it; {on}"
     if not tup.root:
         return f"The tuple is not tracked, so no spout hears of it and nobody sends it again; {on}"
     if tup.state == FAILED:
         return f"The tuple's tree has failed and its spout was informed; {on}"
-    if tup.state == ACKED:
-        return f"The tuple had been acked before, so nothing has failed by it; {on}"
     return (
         "The bolt has auto_fail = False, so the tuple is neither acked nor failed: its tree fails when "
         f"topology.message.timeout.secs are over, unless the bolt acks or fails it; {on}"
@@ -227,6 +235,8 @@ def _consequence(tup: Any) -> str:
 
 def _consequence_for(batch: Batch) -> str:
     on = "the bolt goes on with the next batch."
+    if batch.state == ACKED:
+        return f"The batch had been acked before, so nothing has failed by it; {on}"
     untracked = batch.roots.count(0)
     if untracked == len(batch):
         return f"Its tuples are not tracked, so no spout hears of them and nobody sends them again; {on}"

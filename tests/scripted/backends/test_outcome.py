@@ -145,6 +145,13 @@ def test_untracked_tuples_on_which_a_bolt_raised_count_too(tmp_path: Path, backe
         run(backend, tmp_path, "Untracked")
 
 
+def test_untracked_tuples_that_fail_count_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bolt has failed them by itself: nothing was raised, and nobody sends them again."""
+    monkeypatch.setitem(globals(), "FILE", FILE.replace("self.emit([{n}])", "self.fail(tup)"))
+    with pytest.raises(TreesFailed, match=r"but 2 untracked tuples at bad failed .* bad failed 2 tuples by itself"):
+        run("inline", tmp_path, "Untracked", seconds=1.5)
+
+
 @pytest.mark.parametrize(
     ("spout", "reason", "fails"),
     [
@@ -161,7 +168,7 @@ def test_when_time_is_over_only_what_is_certain_counts(tmp_path: Path, spout: st
     """
     file = tmp_path / f"judged_{spout}_{reason}.py".lower()
     file.write_text(FILE.replace("SPOUT_MENDS", "False").replace("SPOUT", spout))
-    status = RunStatus("ended", 1.0, (ComponentStatus("spout", "spout", 1, unreplayed=2),))
+    status = RunStatus("ended", 1.0, (ComponentStatus("spout", "spout", 1, given_up=2),))
     result = RunResult(reason, status, drained=True)
     if fails:
         with pytest.raises(TreesFailed, match=r"2 tuple trees of the spout spout failed"):

@@ -149,14 +149,16 @@ def test_what_was_open_with_a_worker_that_ends_before_the_others(
     coordinator._do(supervisor.begin(0.0))
     channel, end = pair()
     coordinator._register_channel(0, 1, channel)
-    snapshot = {**TaskStats().snapshot(), "emitted": 20}
+    snapshot = {**TaskStats().snapshot(), "emitted": 20, "failed": 5, "unreplayed": 5}
     coordinator._handle(0, 1, encode(Beat({1: snapshot}, [], 7, 7)))
     coordinator.started = 0.0
     if ending:
         coordinator._do(supervisor.end("interrupted", 1.0))
     coordinator._do(supervisor.gone(0, 1, "ended with status 0", 2.0))
     status = coordinator._status("ended")
-    assert (status.pending, status.components[0].emitted) == (open_trees, 20)
+    (row,) = status.components
+    assert (status.pending, row.emitted, row.failed) == (open_trees, 20, 5)
+    assert row.given_up == (5 if ending else 0), "what failed last is read again where there is a replacement"
     end.close()
     coordinator._clear()
 

@@ -12,6 +12,7 @@ from streamlet.components.batching import BatchFailed
 from streamlet.model.validate import validate
 from streamlet.testing import BoltTester, TopologyTester
 from tests.unit.model.test_validate import Lines
+from tests.unit.runtime.tasks.bolt_rig import Rig
 
 TICKS = {"topology.tick.tuple.freq.secs": 1}
 
@@ -78,6 +79,25 @@ def test_what_a_batch_raises_goes_along_with_the_tuples_it_fails(monkeypatch: py
         tester.give("bad")
         tester.tick()
     assert told == [(["bad"], "no such word")]
+
+
+@pytest.mark.parametrize(
+    ("roots", "said"),
+    [
+        ([7, 8], "They have failed, and their spouts were told;"),
+        ([0, 0], "They are not tracked, so no spout hears of them and nobody sends them again;"),
+        ([0, 8], "They have failed; 1 of them are not tracked, so nobody sends those again;"),
+    ],
+)
+def test_what_a_batch_that_raises_means_for_its_tuples_is_said(roots: list[int], said: str) -> None:
+    made = Totals()
+    made.component_name, made.task_id = "totals", 1
+    rig = Rig(made)
+    rig.run(*((root, ["bad"]) for root in roots))
+    rig.task.tick(1.0)
+    ((error, _),) = rig.reported
+    assert said in str(error)
+    assert rig.task.stats.given_up == roots.count(0)
 
 
 def test_a_batch_that_is_cancelled_fails_alone() -> None:

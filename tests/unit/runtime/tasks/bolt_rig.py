@@ -22,7 +22,9 @@ class Rig:
         self.clock = ManualClock()
         self.acks: dict[int, int] = {}
         self.fails: list[int] = []
-        self.reported: list[tuple[BaseException, Tuple | None]] = []
+        self.reported: list[tuple[BaseException, Any]] = []
+        self.called: list[Any] = []
+        """The function of each that was reported."""
         self.boxes = [Outbox(1, DOWN + n, "default") for n in range(readers)]
         random_bits = random.Random(1).getrandbits
         routes = [
@@ -37,10 +39,14 @@ class Rig:
             random_bits,
             {5: "source"},
             self.clock,
-            lambda error, tup: self.reported.append((error, tup)),
+            self._report,
         )
         self.task._size = SLICE  # of a bolt that has shown to be fast
         self.trees: dict[int, int] = {}
+
+    def _report(self, error: BaseException, tup: Any, called: Any) -> None:
+        self.reported.append((error, tup))
+        self.called.append(called)
 
     def run(self, *rows: tuple[int, list[Any]], multi: list[list[int]] | None = None) -> None:
         """Give the bolt tuples as (root, values); with ``multi``, each with several roots."""

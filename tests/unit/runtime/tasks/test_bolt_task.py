@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -48,6 +50,42 @@ def test_an_exception_fails_its_tuple_only() -> None:
     assert set(rig.open_trees(rig.emitted())) == {8}
     stats = rig.task.stats
     assert (stats.acked, stats.failed, stats.errors, stats.executed) == (2, 1, 1, 3)
+
+
+class FailsWithABatch(Bolt):
+    def process_batch(self, batch: Batch) -> None:
+        self.fail(batch)
+
+
+class RaisesOnABatch(Bolt):
+    def process_batch(self, batch: Batch) -> None:
+        self.ack(batch.tuples[0])
+        raise ValueError("no")
+
+
+def _acked_and_then_raised(self: Bolt, tup: Tuple) -> None:
+    self.ack(tup)
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("made", "given_up"),
+    [
+        (bolt(lambda self, tup: 1 / 0), 3),
+        (bolt(lambda self, tup: self.fail(tup)), 3),
+        (bolt(lambda self, tup: [self.fail(tup), self.fail(tup)]), 3),
+        (bolt(lambda self, tup: 1 / 0, auto_fail=False), 3),
+        (bolt(_acked_and_then_raised), 0),
+        (FailsWithABatch(), 3),
+        (RaisesOnABatch(), 2),
+    ],
+    ids=["raised", "failed", "failed twice", "raised and left open", "acked first", "batch", "batch acked in part"],
+)
+def test_untracked_tuples_that_fail_count_as_given_up_whoever_fails_them(made: Bolt, given_up: int) -> None:
+    """No spout hears of them: the run would end well without them."""
+    rig = Rig(made)
+    rig.run((0, ["a"]), (7, ["b"]), (0, ["c"]), (0, ["d"]))
+    assert (rig.task.stats.given_up, rig.task.stats.unreplayed) == (given_up, given_up)
 
 
 def test_without_auto_fail_an_exception_leaves_the_tree_open() -> None:
@@ -402,3 +440,46 @@ def test_a_dead_letter_that_no_spout_would_keep_is_refused_where_it_is_called(ro
     ((error, _),) = rig.reported
     assert isinstance(error, BadEmit) and said in str(error)
     assert not any(cause.to_dead_letters for cause in rig.task.causes.take().values())
+
+
+@pytest.mark.parametrize("call", ["ack", "fail", "dead_letter", "emit", "emit_many"])
+def test_a_wrong_argument_on_another_thread_is_refused_there(call: str) -> None:
+    """On the loop, where it is made later, it would end the run."""
+    held: list[Tuple] = []
+    rig = Rig(bolt(lambda self, tup: held.append(tup), auto_ack=False))
+    rig.run((7, ["x"]))
+    wrong = str(held[0].id)
+    acts: dict[str, Callable[[], Any]] = {
+        "ack": lambda: rig.task.ack(wrong),  # type: ignore[arg-type]
+        "fail": lambda: rig.task.fail(wrong),  # type: ignore[arg-type]
+        "dead_letter": lambda: rig.task.dead_letter(wrong, "x"),  # type: ignore[arg-type]
+        "emit": lambda: rig.task.emit([1], anchors=[wrong]),
+        "emit_many": lambda: rig.task.emit_many([[1]], anchors=[wrong]),  # type: ignore[list-item]
+    }
+    with ThreadPoolExecutor(1) as pool, pytest.raises(TypeError, match="leads to no tuple"):
+        pool.submit(acts[call]).result()
+    assert len(rig.task.calls) == 0
+
+
+def test_a_reason_without_a_text_is_refused_on_the_thread_that_gave_it() -> None:
+    class Mute:
+        def __str__(self) -> str:
+            raise OSError("no text")
+
+    held: list[Tuple] = []
+    rig = Rig(bolt(lambda self, tup: held.append(tup), auto_ack=False))
+    rig.run((7, ["x"]))
+    with ThreadPoolExecutor(1) as pool, pytest.raises(OSError, match="no text"):
+        pool.submit(rig.task.fail, held[0], Mute()).result()
+    assert len(rig.task.calls) == 0
+
+
+def test_an_error_is_told_with_the_call_that_raised_it() -> None:
+    def on_timer() -> None:
+        raise ValueError("slip")
+
+    rig = Rig(bolt(lambda self, tup: 1 / 0))
+    rig.task.call(on_timer)
+    rig.run((7, ["x"]))
+    rig.task.tick(1.0)
+    assert rig.called == [on_timer, rig.task.bolt.process]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamlet import BadInput, Bolt, Spout, Stream, Topology, Tuple
+from streamlet import BadInput, BatchingBolt, Bolt, Spout, Stream, Topology, Tuple
 from streamlet.model.grouping import Grouping
 from streamlet.model.plan import make_plan
 from streamlet.model.settings import resolve
@@ -34,6 +34,24 @@ class Count(Bolt):
 
 class ByBatch(Bolt):
     def process_batch(self, batch: Any) -> None: ...
+
+
+class Passing(ByBatch):
+    outputs = ["word"]
+
+
+class Collects(BatchingBolt):
+    needs_ticks = False
+
+    def process_batch(self, key: Any, tups: list[Tuple]) -> None: ...  # type: ignore[override]
+
+
+class AcksByHand(ByBatch):
+    auto_ack = False
+
+
+class BoundsItself(AcksByHand):
+    answers_for_held = True
 
 
 class Counting(Topology):
@@ -82,6 +100,25 @@ def test_each_task_has_an_instance_a_context_and_a_logger_of_its_own() -> None:
 def test_a_spout_and_a_bolt_are_run_by_their_own_kind_of_task() -> None:
     building = Building()
     assert isinstance(building.live("words").run, SpoutTask) and isinstance(building.live("count").run, BoltTask)
+
+
+@pytest.mark.parametrize(
+    ("behind", "as_sets"), [(ByBatch, True), (BoundsItself, True), (AcksByHand, False), (Collects, False)]
+)
+def test_trees_are_tracked_as_sets_only_where_no_bolt_behind_keeps_its_tuples(
+    behind: type[Bolt], as_sets: bool
+) -> None:
+    """A set stays open until its last tuple is acked: up to the next tick of a bolt that collects."""
+
+    class Sets(Topology):
+        words = type("Words", (Words,), {"outputs": ["word"]}).spec()
+        passing = Passing.spec(inputs=[words])
+        last = behind.spec(inputs=[passing])
+
+    shared = Building().shared
+    shared.plan = make_plan(Sets.__topology__, 1)
+    (spout, *_) = [build_task(shared, task, OtherThreads()).run for task in shared.plan.tasks]
+    assert isinstance(spout, SpoutTask) and spout._as_sets is as_sets
 
 
 def test_a_components_own_settings_stand_over_the_runs_and_are_parsed() -> None:
@@ -144,18 +181,13 @@ def test_acks_and_failures_of_all_bolts_of_a_worker_go_to_one_place() -> None:
             assert live.run.acks is building.shared.acks and live.run.fails is building.shared.fails
 
 
-@pytest.mark.parametrize(
-    ("component", "tup", "method"),
-    [("count", Tuple(["w", 1]), "process"), ("count", None, "process_tick"), ("words", None, None)],
-)
-def test_an_error_is_reported_with_the_method_that_was_called(component: str, tup: Any, method: str | None) -> None:
+def test_an_error_is_reported_with_its_component_and_the_method_that_was_called() -> None:
     """So that its line can be found where the call itself went wrong."""
     building = Building()
-    live = building.live(component)
-    live.run.report(ValueError("slip"), tup)
-    ((name, task, called),) = building.reported
-    assert (name, task) == (component, live.plan.task_id)
-    assert called == (getattr(live.component, method) if method else None)
+    live = building.live("count")
+    assert isinstance(live.run, BoltTask)
+    live.run.report(ValueError("slip"), Tuple(["w", 1]), live.component.process)  # type: ignore[attr-defined]
+    assert building.reported == [("count", live.plan.task_id, live.component.process)]  # type: ignore[attr-defined]
 
 
 def test_a_wrong_setting_of_a_component_is_refused_by_its_name() -> None:

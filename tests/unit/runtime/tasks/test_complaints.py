@@ -8,7 +8,8 @@ import pytest
 
 from streamlet import Bolt, Tuple
 from streamlet.base.clock import ManualClock
-from streamlet.components.tuples import tick_tuple
+from streamlet.components.batch import Batch
+from streamlet.components.tuples import ACKED, tick_tuple
 from streamlet.runtime.tasks.user_errors import Complaints
 from tests.unit.runtime.tasks.test_bolt_task import Rig
 
@@ -40,10 +41,10 @@ class Unspeakable(Exception):
         raise RuntimeError("no text")
 
 
-def told(error: BaseException, tup: Tuple | None) -> str:
+def told(error: BaseException, tup: Tuple | Batch | None, called: Any = None) -> str:
     lines: list[str] = []
     complaints = Complaints(lambda level, text, *where: lines.append(text), ManualClock(), lambda text: None)
-    complaints.report("words", 3, error, tup)
+    complaints.report("words", 3, error, tup, called)
     (line,) = lines
     return line
 
@@ -79,7 +80,7 @@ def test_of_a_tick_nothing_fails() -> None:
     rig = Rig(Raises())
     rig.task.tick(1.0)
     ((error, tup),) = rig.reported
-    text = told(error, tup)
+    text = told(error, tup, *rig.called)
     assert " in process_tick: 'no such word'. No tuple has failed by it; the bolt goes on." in text
     assert "its spout" not in text
     assert tick_tuple(1.0).root == 0
@@ -90,3 +91,22 @@ def test_an_error_that_has_no_text_is_told_all_the_same() -> None:
     error: Any = Unspeakable()
     text = told(error, Tuple(["x"], "source", root=7))
     assert "raised Unspeakable on a tuple from source: (its text could not be had: __str__ raised RuntimeError)" in text
+
+
+def _fetch_all() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("called", "said"),
+    [(_fetch_all, " in _fetch_all: x."), (lambda: None, " in a call of its own: x."), (None, " raised ValueError: x.")],
+)
+def test_an_error_without_a_tuple_is_told_with_the_call_it_came_from(called: Any, said: str) -> None:
+    assert said in told(ValueError("x"), None, called)
+
+
+def test_of_what_had_been_acked_before_nothing_is_lost() -> None:
+    """Also where it is not tracked: it is done."""
+    tup, batch = Tuple(["x"], "lines"), Batch([["x"]], "lines")
+    tup.state = batch.state = ACKED
+    assert "had been acked before, so nothing has failed by it" in told(ValueError("x"), tup)
+    assert "had been acked before, so nothing has failed by it" in told(ValueError("x"), batch)

@@ -48,3 +48,14 @@ def test_reasons_for_the_dead_letters_are_kept_however_many_fail_and_one_that_is
     taken = causes.take()
     assert taken[MOST_TOLD - 1].text == f"reason {MOST_TOLD - 1}"
     assert taken[MOST_TOLD] == FailureCause("b", "", NOT_KEPT, True)
+
+
+def test_failures_without_a_tree_cost_no_other_its_text() -> None:
+    """Nobody takes their causes: the texts of all later turns would stay behind."""
+    causes = FailureCauses()
+    for number in range(2 * MOST_TOLD):
+        causes.note([], FailureCause("b", "E", f"text {number}"))
+        causes.note([], FailureCause("b", "", f"reason {number}", True))
+    causes.note([1], FailureCause("b", "E", "no customer"))
+    causes.note([2], FailureCause("b", "", "not wanted", True))
+    assert [cause.text for cause in causes.take().values()] == ["no customer", "not wanted"]

@@ -93,7 +93,6 @@ class Rig:
             Emitter("near", [routes]),
             random.Random(1).getrandbits,
             clock,
-            lambda error, tup: None,
             tracked=True,
             window=PendingWindow(100, target_s=7.5),
             timeout_s=30.0,
@@ -229,7 +228,7 @@ def test_a_failure_that_nobody_sent_again_is_unfinished_until_its_message_is_ack
     rig.ledgers.apply_fails([trees["a"][0]])
     assert (rig.ledgers.pending(), rig.ledgers.unfinished()) == (1, 2)
     rig.ledgers.note_open()
-    assert (rig.task.stats.open, rig.task.stats.given_up) == (2, 1)
+    assert (rig.task.stats.open, rig.task.stats.unreplayed, rig.task.stats.given_up) == (2, 1, 0)
     again = rig.open("a")["a"]
     rig.ledgers.apply_acks([again[0]], [again[1]])
     assert (rig.ledgers.pending(), rig.ledgers.unfinished()) == (1, 1)

@@ -57,7 +57,7 @@ class Acker:
             random.Random(seed).getrandbits,
             {5: "source", 1: "first"},
             ManualClock(),
-            lambda error, tup: None,
+            lambda error, tup, called: None,
             fields={("source", "default"): ["v"], ("first", "default"): ["v"]},
             boxes=boxes,
         )
@@ -264,7 +264,7 @@ def test_what_a_tuple_raises_alone_is_told_without_the_error_of_its_batch() -> N
 
     acker, reported = Acker(), []
     task = acker.task(Odd(), [], Grouping.SHUFFLE, 1)
-    task.report = lambda error, tup: reported.append(error)
+    task.report = lambda error, tup, called: reported.append(error)
     task.execute(Work(Run(1, 5, "default", False, [1, 2, 3, 4], [0] * 4, [[str(n)] for n in range(1, 5)])), 1e9)
     (error,) = reported
     assert error.args == (1,) and error.__context__ is None
@@ -395,7 +395,7 @@ def test_an_int_takes_the_short_way_and_one_of_more_than_64_bits_is_refused() ->
     errors: list[BaseException] = []
     acker, box = Acker(), Outbox(1, 9, "default")
     task = acker.task(Ints(), [box], Grouping.SHUFFLE, 1)
-    task.report = lambda error, tup: errors.append(error)
+    task.report = lambda error, tup, called: errors.append(error)
     task.execute(Work(Run(1, 5, "default", False, [1], [1], [["1"]])), 1e9)
     assert [values for run in box.take() for values in run.values] == [[1], [True], [None], [1 << 63]]
     assert "65 bits" in str(errors[0])

@@ -67,7 +67,6 @@ class Rig:
             Emitter("spout", routes),
             random.Random(1).getrandbits,
             self.clock,
-            lambda error, tup: None,
             tracked=tracked,
             window=PendingWindow(max_pending, target_s=7.5),
             timeout_s=30.0,

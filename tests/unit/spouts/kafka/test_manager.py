@@ -507,7 +507,6 @@ class Checked(Out):
             emitter,
             bits,
             ManualClock(),
-            print,
             tracked=True,
             window=PendingWindow(99, 7.5),
             timeout_s=30.0,
