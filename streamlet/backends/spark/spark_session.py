@@ -271,7 +271,8 @@ def open_session(
             opening.abandon()
             raise Cancelled
     if opening.error is not None:
-        said = f"{opening.error}\n{opening.log_tail()}"
+        # With its type: by that `explain_start` tells an error of Python's from what Spark prints.
+        said = f"{type(opening.error).__name__}: {opening.error}\n{opening.log_tail()}"
         opening.abandon()
         raise BadInput(
             f"Spark did not start on {master.url}: {explain_start(said)} With --debug its whole log is shown."

@@ -50,8 +50,16 @@ def witness(tmp_path: Path) -> set[int]:
 
 @pytest.mark.spark
 def test_it_runs_to_the_end_as_json_and_leaves_nothing(run: Callable[..., Marked], tmp_path: Path) -> None:
-    """Nothing but JSON on stdout, nothing of Spark's log anywhere, no listener beyond loopback while it runs."""
-    started = run("--workers", "2", "--until-caught-up", "--json", "-c", "numbers.per.second=500")
+    """Nothing but JSON on stdout, nothing of Spark's log anywhere, no listener beyond loopback while it runs.
+
+    Without pyarrow and pandas, here and on the executors: what makes no DataFrames needs none of them.
+    """
+    (tmp_path / "absent").mkdir()
+    for name in ("pyarrow", "pandas"):
+        (tmp_path / "absent" / f"{name}.py").write_text(f"raise ImportError('no {name} here')")
+    path = f"{tmp_path / 'absent'}:{os.environ.get('PYTHONPATH', '')}"
+    options = ("--workers", "2", "--until-caught-up", "--json", "-c", "numbers.per.second=500")
+    started = run(*options, environ={"PYTHONPATH": path})
     wait_until(lambda: len(witness(tmp_path)) > 100, PATIENCE_S)
     addresses = listening(started.family())
     said, complaints = started.process.communicate(timeout=PATIENCE_S)

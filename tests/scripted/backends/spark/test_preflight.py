@@ -175,6 +175,7 @@ def test_what_kept_the_first_python_task_from_running_is_explained(error: str, s
         ("Caused by: java.io.InvalidClassException: a.B; local class incompatible", "another version of Spark"),
         ("java.net.BindException: Cannot assign requested address: Service 'sparkDriver'", "spark.driver.host"),
         ("Error: the heap could not be reserved", "the heap could not be reserved"),
+        ("ImportError: no such codec\nFor SparkR, use setLogLevel(newLevel).", "ImportError: no such codec."),
     ],
 )
 def test_what_kept_a_session_from_starting_is_explained(error: str, said: str) -> None:
