@@ -697,8 +697,9 @@ class PartitionManager:
     def pause(self, paused: bool) -> None:
         """Begin or end a pause."""
         # Rule: what is fetched and not emitted is dropped, and fetched again afterwards. Kept for hours, it would take
-        # the bytes that the task's other partitions are to be read with.
-        if paused and not self.paused:
+        # the bytes that the task's other partitions are to be read with. Of a topic that is gone it is kept: nothing
+        # could be fetched again.
+        if paused and not self.paused and not self.ending:
             self.buffer.refetch()
         self.paused = paused
 

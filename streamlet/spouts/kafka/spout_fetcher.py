@@ -218,6 +218,8 @@ class SpoutFetcher:
                     self.sources.named(partition, row.preferred_read_replica, now_s)
                     continue
                 self.sources.read(partition, broker)
+                if manager.paused:  # it asked before; what comes is dropped, as what had come
+                    continue
                 # Where to read on is known from the batch headers, before anything is unpacked: so the next fetch is
                 # under way while these records are decoded and emitted.
                 scan = scan_headers(row.records, position)

@@ -135,6 +135,19 @@ def test_a_pause_keeps_what_is_open_and_drops_what_was_fetched_and_not_emitted()
     assert [values for values, _ in out.sent] == [["a"], ["b"], ["c"]]
 
 
+def test_a_pause_keeps_what_was_fetched_of_a_topic_that_is_gone() -> None:
+    """Nobody could fetch it again."""
+    one, out = manager(), Out()
+    one.add(*fetched(batch(0, [b"a", b"b", b"c"])), 3)
+    one.next(out)
+    one.end_reading()
+    one.pause(True)
+    one.ack(0)
+    one.pause(False)
+    drain(one, out)
+    assert ([values for values, _ in out.sent], one.spoiled) == ([["a"], ["b"], ["c"]], None)
+
+
 def test_plain_records_are_emitted_in_one_call_while_there_is_room() -> None:
     one, out = manager(), Out()
     one.add(*fetched(batch(0, [b"a", b"b", b"c", b"d", b"e"])), 5)

@@ -265,6 +265,21 @@ def test_an_answer_for_where_reading_is_no_more_is_dropped(client: Client, parts
     assert closed.buffer.position == 0
 
 
+def test_an_answer_that_comes_in_a_pause_is_dropped_and_fetched_again_afterwards(client: Client, parts: Any) -> None:
+    """Kept for hours it would take the bytes of other partitions."""
+    fetcher, connections = parts
+    one = manager(0)
+    connections.register(one.partition, A)
+    fetcher.send([one], lambda topic: None, 0.0)
+    one.pause(True)
+    client.answer(0, p0=(0, empty_batch(0, 4)))
+    assert fetcher.collect(0.0) == []
+    assert (one.buffer.size_bytes, one.buffer.position) == (0, 0)
+    one.pause(False)
+    fetcher.send([one], lambda topic: None, 0.0)
+    assert client.offsets() == {0: 0}
+
+
 def test_an_answer_that_was_asked_for_under_another_leadership_is_dropped(client: Client, parts: Any) -> None:
     """The log may have been truncated since, and its records be those of nobody (KIP-320)."""
     fetcher, connections = parts
