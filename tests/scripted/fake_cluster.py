@@ -356,10 +356,12 @@ class FakeCluster:
             for row in topic.partitions:
                 log = self.log(topic.topic, row.partition)
                 higher = [start for epoch, start in log.epochs if epoch > row.leader_epoch]
-                known = row.leader_epoch <= log.epoch
+                known, code = row.leader_epoch <= log.epoch, 0
+                if row.current_leader_epoch not in (-1, log.epoch):
+                    known, code = False, FENCED if row.current_leader_epoch < log.epoch else UNKNOWN_EPOCH
                 rows.append(
                     EpochEndOffsetPartition(
-                        error_code=0,
+                        error_code=code,
                         partition=row.partition,
                         leader_epoch=row.leader_epoch if known else -1,
                         end_offset=min(higher, default=log.end) if known else -1,

@@ -72,7 +72,8 @@ class Connection:
     def epoch_end(self, partition: Partition, leader_epoch: int, current_leader_epoch: int = -1) -> Steps[int | None]:
         """Ask where ``leader_epoch`` ends in the leader's log (KIP-320). Raises retriable KafkaErrors.
 
-        None: no epoch is known, or the broker cannot tell. Reading then goes on as it would without the question.
+        -1: its log knows no epoch so late. None: no epoch is given, or the broker may not be asked; reading then goes
+        on as it would without the question.
         """
         if leader_epoch < 0:
             return None
@@ -86,15 +87,10 @@ class Connection:
                 raise
             log.warning("%s: whether its log was truncated cannot be asked. %s", partition, error.message)
             return None
-        if row is None or row.end_offset < 0:
-            # No log that this partition was read from knows no epoch so late: nothing can be concluded from it.
-            log.warning(
-                "%s: the log of %s knows no leader epoch as late as %d, in which the last record was written",
-                partition,
-                self.broker,
-                leader_epoch,
+        if row is None:
+            raise KafkaError(
+                f"The answer of {self.broker} about the leader epochs of {partition} does not speak of it."
             )
-            return None
         return row.end_offset
 
     def disconnect(self) -> None:

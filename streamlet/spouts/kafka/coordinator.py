@@ -34,7 +34,7 @@ from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, Static
 from streamlet.spouts.kafka.hosts import BrokerReader
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, FoundTopics, GlobalPartitionInformation, Partition, SeveralTopics
-from streamlet.spouts.kafka.partition_opening import PartitionOpener
+from streamlet.spouts.kafka.partition_opening import LastLook, PartitionOpener
 from streamlet.spouts.kafka.spout_fetcher import FailedFetch
 
 log = logging.getLogger(__name__)
@@ -265,6 +265,7 @@ class PartitionCoordinator:
             self._apply(look, first=True)
         while not self.complete and not self._holds:
             yield NextPoll()
+            self._refresh_if_due(self._clock.monotonic())
             self._poll_openings()
 
     # -- attempts, where each begins at the committed offsets -------------------------------------------------
@@ -296,10 +297,16 @@ class PartitionCoordinator:
         self._on_parted = call
 
     def _open(self, partition: Partition, *, appeared: bool) -> None:
-        # Looked up at each attempt: the leader may move while the partition is being opened.
-        leader = partial(self._leaders.get, partition)
-        topic_id = partial(self._topic_id, partition.topic)
-        self._opening[partition] = Activity(self._opener.open(partition, leader, topic_id, appeared))
+        self._opening[partition] = Activity(self._opener.open(partition, self._last_look(partition), appeared))
+
+    def _last_look(self, partition: Partition) -> LastLook:
+        # Functions: the leader may move while the partition is being opened, or reset.
+        return LastLook(
+            partial(self._leaders.get, partition),
+            partial(self._topic_id, partition.topic),
+            partial(self._leader_epoch, partition),
+            self.refresh,
+        )
 
     def _appears(self, partition: Partition) -> bool:
         """Return whether a partition without stored offset came during the run."""
@@ -498,6 +505,10 @@ class PartitionCoordinator:
         info = (self.topics or {}).get(topic)
         return None if info is None else info.topic_id
 
+    def _leader_epoch(self, partition: Partition) -> int:
+        info = (self.topics or {}).get(partition.topic)
+        return -1 if info is None else info.get_leader_epoch(partition.number)
+
     def _poll_openings(self) -> None:
         for partition, activity in list(self._opening.items()):
             if activity.poll():
@@ -538,14 +549,14 @@ class PartitionCoordinator:
                 if self._refreshing is None:
                     self.refresh()
                 yield again
-        leader, topic_id = partial(self._leaders.get, partition), partial(self._topic_id, partition.topic)
-        return (yield from self._opener.reset(manager, leader, topic_id))
+        return (yield from self._opener.reset(manager, self._last_look(partition)))
 
     def _led_in(self, manager: PartitionManager, leader_epoch: int) -> None:
-        """Note the leader epoch; after an election check the read position with the new leader."""
-        elected = 0 <= manager.current_leader_epoch < leader_epoch
-        manager.current_leader_epoch = leader_epoch
-        if elected and manager.buffer.leader_epoch >= 0 and manager.partition not in self._resetting:
+        """Note the leader epoch; where it is another one, check the read position with the leader."""
+        # Also where it falls: that is a look at a former leader, or another log in place of the one that was read.
+        before, manager.current_leader_epoch = manager.current_leader_epoch, leader_epoch
+        another = before >= 0 and leader_epoch not in (-1, before)
+        if another and manager.buffer.leader_epoch >= 0 and manager.partition not in self._resetting:
             # Nothing is fetched until the leader has answered (KIP-320): a log truncated by an unclean election may
             # have grown past our position again, and nothing would look out of range.
             manager.validating = True
@@ -558,9 +569,7 @@ class PartitionCoordinator:
             self._ending.append(old)
         elif old is not None:
             old.closed = True
-        info = (self.topics or {}).get(partition.topic)
-        if info is not None:
-            manager.current_leader_epoch = info.get_leader_epoch(partition.number)
+        manager.current_leader_epoch = self._leader_epoch(partition)
         self._managers[partition] = manager
         self._changed()
 

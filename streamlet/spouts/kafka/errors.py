@@ -85,6 +85,12 @@ class OffsetsLost(StreamletError):
         super().__init__(message)
 
 
+class LeadersBehind(StreamletError):
+    """The leader that is named is older than records that were read: its log is not asked yet."""
+
+    retriable = True
+
+
 class PoisonRecord(StreamletError):
     """A record cannot be processed, and ``on_poison`` is "stop"."""
 

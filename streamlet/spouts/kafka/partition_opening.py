@@ -21,16 +21,17 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
+from streamlet.kafka.errors import BrokerError
 from streamlet.kafka.fetch.truncation import judge_position
 from streamlet.spouts.kafka.activity import Steps, WaitUntil
 from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartitionConnections, LogBounds
-from streamlet.spouts.kafka.errors import OffsetsLost
+from streamlet.spouts.kafka.errors import LeadersBehind, OffsetsLost
 from streamlet.spouts.kafka.manager import EmitLimits, OffsetLedger, PartitionManager
 from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
 from streamlet.spouts.kafka.partition_counters import PartitionCounters
@@ -39,6 +40,7 @@ from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import Scheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig, StartPolicy
 from streamlet.spouts.kafka.stores.offset_store import (
+    OTHER_LOG,
     OffsetStore,
     Owner,
     Reason,
@@ -51,15 +53,28 @@ log = logging.getLogger(__name__)
 
 RETRY = Backoff(initial=0.1, maximum=1.0)
 
+BEHIND_S = 10.0
+"""Seconds to look for a leader as new as the records that were read; after that its log is taken for another one."""
+
 _SAME_READ = frozenset({Reason.STORED, Reason.BELOW_START, Reason.AHEAD_OF_END, Reason.DIVERGED})
 """Reasons under which a read goes on as begun."""
 
-_CUT = frozenset({Reason.AHEAD_OF_END, Reason.DIVERGED})
-"""Reasons that mean a log whose end was truncated."""
+_CUT = frozenset({Reason.AHEAD_OF_END, Reason.DIVERGED, Reason.NO_COMMON_EPOCH})
+"""Reasons that mean a log whose end may lie before one that was seen."""
 
 T = TypeVar("T")
-Leader = Callable[[], Broker | None]
-TopicId = Callable[[], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class LastLook:
+    """Tells what the coordinator's last look says of one partition."""
+
+    leader: Callable[[], Broker | None]
+    topic_id: Callable[[], str | None] = lambda: None
+    leader_epoch: Callable[[], int] = lambda: -1
+    """-1: not known."""
+    again: Callable[[], None] = lambda: None
+    """Asks for another look; returns at once."""
 
 
 def decide_start(
@@ -94,10 +109,11 @@ def decide_start(
 def judge(offset: int, log: LogBounds, *, same_topic: bool, epoch_end: int | None = None) -> StartDecision:
     """Choose where to read on after ``offset`` was the next; Reason.STORED: there, nothing was lost."""
     verdict = judge_position(offset, log_start=log.start, log_end=log.end, epoch_end=epoch_end, same_topic=same_topic)
-    assert verdict.resume_at is not None, "the bounds are known"
     # A finding of a loss has the same name as its reason.
     reason = Reason.STORED if verdict.holds else Reason[verdict.finding.name]
-    return StartDecision(verdict.resume_at, reason, None if verdict.lost is None else OffsetRange(*verdict.lost))
+    # Of a log that parted from ours at an unknown place nobody has read anything.
+    resume_at = log.start if verdict.resume_at is None else verdict.resume_at
+    return StartDecision(resume_at, reason, None if verdict.lost is None else OffsetRange(*verdict.lost))
 
 
 def _same(one: str | None, other: str | None) -> bool:
@@ -168,6 +184,9 @@ def _loss_in_words(partition: Partition, offset: int, decision: StartDecision) -
         "leader election, or a cluster restored from a backup).",
         Reason.DIVERGED: f"what the log holds from offset {decision.offset} on is not what was read there. Its end "
         f"{decision.lost} was truncated (an unclean leader election) and is written again by another leader.",
+        Reason.NO_COMMON_EPOCH: "the record before it was written under a newer leader epoch than the log knows: it is "
+        "another log (a cluster restored from a backup, or a topic created again). What was not read of the old one is "
+        "gone.",
     }[decision.reason]
     return f"{where} reading should go on at offset {offset}, but {what}"
 
@@ -194,6 +213,8 @@ class PartitionOpener:
         """Partition and topic id -> where its log ended when the run began."""
         self._cuts: dict[tuple[Partition, str | None], int] = {}
         """The same -> where it ended after it was cut."""
+        self._behind: dict[Partition, tuple[int, float]] = {}
+        """Leader epochs that no look has named yet, and since when each is awaited."""
         self._config = config
         self._schemes = schemes
         self._owner = owner
@@ -209,17 +230,17 @@ class PartitionOpener:
         self.counts: dict[Partition, PartitionCounters] = {}
         """Of every partition that was ever opened."""
 
-    def open(self, partition: Partition, leader: Leader, topic_id: TopicId, appeared: bool) -> Steps[PartitionManager]:
+    def open(self, partition: Partition, look: LastLook, appeared: bool) -> Steps[PartitionManager]:
         """Open a partition; try again after retriable errors, raise the others."""
         return self._until_answered(
             partition,
-            leader,
-            lambda connection: self._open_once(partition, connection, topic_id(), appeared),
+            look,
+            lambda connection: self._open_once(partition, connection, look, appeared),
             # Not a warning: the start itself says what it waits for when it takes long.
             lambda error: log.debug("%s could not be opened yet: %s", partition, error.message),
         )
 
-    def reset(self, manager: PartitionManager, leader: Leader, topic_id: TopicId) -> Steps[PartitionManager | None]:
+    def reset(self, manager: PartitionManager, look: LastLook) -> Steps[PartitionManager | None]:
         """Find where to read on: the log lacks the position, or another leader wrote it, or the topic is another.
 
         Returns the manager that replaces it; None when it reads on, or is closed because an attempt follows. Raises
@@ -228,20 +249,20 @@ class PartitionOpener:
         partition = manager.partition
         return self._until_answered(
             partition,
-            leader,
-            lambda connection: self._reset_once(manager, connection, topic_id()),
+            look,
+            lambda connection: self._reset_once(manager, connection, look),
             lambda error: log.info("%s: what its log holds could not be asked yet: %s", partition, error.message),
         )
 
     def _until_answered(
         self,
         partition: Partition,
-        leader: Leader,
+        look: LastLook,
         attempt_at: Callable[[Connection], Steps[T]],
         not_yet: Callable[[StreamletError], None],
     ) -> Steps[T]:
         for attempt in itertools.count(1):
-            broker = leader()
+            broker = look.leader()
             if broker is not None:
                 try:
                     return (yield from attempt_at(self._connections.register(partition, broker)))
@@ -250,12 +271,16 @@ class PartitionOpener:
                         raise
                     self.last_error = error
                     not_yet(error)
+                    # Not where a broker is away: one that restarts leads as before.
+                    if isinstance(error, LeadersBehind) or (isinstance(error, BrokerError) and error.stale_metadata):
+                        look.again()
             yield WaitUntil(self._clock, RETRY.delay(attempt))
         raise AssertionError("unreachable")
 
     def _open_once(
-        self, partition: Partition, connection: Connection, topic_id: str | None, appeared: bool
+        self, partition: Partition, connection: Connection, look: LastLook, appeared: bool
     ) -> Steps[PartitionManager]:
+        topic_id = look.topic_id()
         found: list[tuple[StoredOffset | None, LogBounds]] = []
 
         def decide(stored: StoredOffset | None) -> Steps[StartDecision]:
@@ -263,7 +288,7 @@ class PartitionOpener:
             found.append((stored, bounds))
             end: int | None = None
             if stored is not None and bounds.start <= stored.offset <= bounds.end:
-                end = yield from connection.epoch_end(partition, stored.leader_epoch)
+                end = yield from self._epoch_end(partition, connection, look, stored.leader_epoch)
             return self._decided(partition, stored, bounds, topic_id, appeared, end)
 
         decision = yield from self._store.open(partition, connection.broker, topic_id, decide)
@@ -325,20 +350,20 @@ class PartitionOpener:
             self._cuts[partition, topic_id] = min(bounds.end, self._cuts.get((partition, topic_id), bounds.end))
 
     def _reset_once(
-        self, manager: PartitionManager, connection: Connection, topic_id: str | None
+        self, manager: PartitionManager, connection: Connection, look: LastLook
     ) -> Steps[PartitionManager | None]:
-        partition, position = manager.partition, manager.buffer.position
+        partition, position, topic_id = manager.partition, manager.buffer.position, look.topic_id()
         bounds = yield from self._bounds(partition, connection)
         decision = judge(position, bounds, same_topic=_same(topic_id, manager.topic_id))
         if decision.reason is Reason.STORED:
-            parted = yield from self._parted_at(manager, connection)
-            decision = judge(position, bounds, same_topic=True, epoch_end=parted)
+            end = yield from self._epoch_end(partition, connection, look, manager.buffer.leader_epoch)
+            decision = judge(position, bounds, same_topic=True, epoch_end=end)
         if decision.reason is Reason.STORED:
             # After a failed fetch, not an election: fetch again from the last emitted record on.
             if not manager.validating:
                 manager.buffer.refetch()
             return None
-        if decision.reason is Reason.TOPIC_RECREATED:
+        if decision.reason in OTHER_LOG:
             decision = replace(decision, lost=manager.unread)
         elif decision.reason is not Reason.BELOW_START:
             # Open records are read again under the new slot as far as the log still has them; those after the cut are
@@ -370,15 +395,15 @@ class PartitionOpener:
         bounds: LogBounds,
     ) -> Steps[PartitionManager]:
         """Replace a manager whose offsets mean other records now."""
-        # Rule: what was read of a topic that is gone is in memory, and is finished there: it has no other place. What
+        # Rule: what was read of a log that is gone is in memory, and is finished there: it has no other place. What
         # was cut off a log is read again as far as the log has it, so the old slot counts no more.
-        if decision.reason is Reason.TOPIC_RECREATED:
+        if decision.reason in OTHER_LOG:
             manager.end_reading()
         else:
             manager.closed = True
         partition, stop = manager.partition, manager.stop
         place = self._config.stop_place(partition)
-        if stop is not None and decision.reason is not Reason.TOPIC_RECREATED:
+        if stop is not None and decision.reason not in OTHER_LOG:
             decision = replace(decision, stop=kept_stop(stop, bounds, decision))
         elif place is not None:
             decision = replace(decision, stop=decide_stop(place, bounds, None, decision))
@@ -391,14 +416,46 @@ class PartitionOpener:
         self._report_loss(partition, decision, topic_id)
         return self._manager(partition, decision, bounds, topic_id)
 
-    def _parted_at(self, manager: PartitionManager, connection: Connection) -> Steps[int | None]:
-        """Ask where the leader's log parts from ours; None unknown."""
-        parted, asked = None, None
+    def _epoch_end(self, partition: Partition, connection: Connection, look: LastLook, epoch: int) -> Steps[int | None]:
+        """Ask where the leader epoch before a position ends.
+
+        -1: the log is another one. None: not known. Raises LeadersBehind and other retriable errors.
+        """
+        end, known = None, None
         # Asked again when another election came meanwhile: its leader has another log.
-        while asked != manager.current_leader_epoch:
-            asked = manager.current_leader_epoch
-            parted = yield from connection.epoch_end(manager.partition, manager.buffer.leader_epoch, asked)
-        return parted
+        while known != look.leader_epoch():
+            known = look.leader_epoch()
+            self._await_leader(partition, known, epoch)
+            end = yield from connection.epoch_end(partition, epoch, known)
+        assert known is not None
+        # Rule: only a log whose leader epochs are older than ours is another one. A leader that keeps epochs knows its
+        # own, so of one not older than ours the answer would be an end: this one keeps none (messages of a format
+        # before epochs), or nobody names them. A spout that was right to go on would stop at each start.
+        if end == -1 and not 0 <= known < epoch:
+            log.warning(
+                "%s: whether its log was truncated is not known: %s keeps no leader epochs",
+                partition,
+                connection.broker,
+            )
+            return None
+        return end
+
+    def _await_leader(self, partition: Partition, known: int, epoch: int) -> None:
+        """Raise LeadersBehind while a newer leader may be heard of."""
+        # Rule: ask no older leader. It would answer that it knows no such epoch, and a whole log would be taken for
+        # another one. The epochs of one log never fall, so it is another one if no newer leader is found for long.
+        if not 0 <= known < epoch:
+            self._behind.pop(partition, None)
+            return
+        now = self._clock.monotonic()
+        before, since_s = self._behind.get(partition, (epoch, now))
+        since_s = since_s if before == epoch else now
+        self._behind[partition] = epoch, since_s
+        if now - since_s < BEHIND_S:
+            raise LeadersBehind(
+                f"{partition} was read under leader epoch {epoch}, and the cluster names the leader of epoch {known}: "
+                "another election is waited for."
+            )
 
     def _refuse_loss(self, partition: Partition, offset: int, decision: StartDecision) -> None:
         if decision.is_loss and self._config.fail_on_data_loss:
@@ -432,8 +489,8 @@ class PartitionOpener:
             counts.cut(lost)
         elif lost is not None:
             counts.retired(lost)
-        # Of a topic that is gone only what a fetch has seen is known.
-        least = "at least " if decision.reason is Reason.TOPIC_RECREATED else ""
+        # Of a log that is gone only what a fetch has seen is known.
+        least = "at least " if decision.reason in OTHER_LOG else ""
         gone = f"{least}offsets {lost} are lost" if lost else "what was not read is lost"
         log.error("%s: %s; %s, going on at %d", partition, decision.reason.value, gone, decision.offset)
 

@@ -70,10 +70,14 @@ class Reason(enum.Enum):
     BELOW_START = "the next offset is below the start of the log: retention or DeleteRecords removed it"
     AHEAD_OF_END = "the next offset is ahead of the end of the log: it was truncated"
     DIVERGED = "the next offset is in the log, but below it the log was truncated and written again"
+    NO_COMMON_EPOCH = "the next offset is in the log, but that is another one: its leader epochs are older ones"
     TOPIC_RECREATED = "the topic was deleted and created again: the next offset belongs to the old one"
 
 
-LOSSES = frozenset({Reason.BELOW_START, Reason.AHEAD_OF_END, Reason.DIVERGED, Reason.TOPIC_RECREATED})
+OTHER_LOG = frozenset({Reason.NO_COMMON_EPOCH, Reason.TOPIC_RECREATED})
+"""Reasons that mean another log than the one that was read: all of it is to be read."""
+
+LOSSES = OTHER_LOG | {Reason.BELOW_START, Reason.AHEAD_OF_END, Reason.DIVERGED}
 """Reasons that mean records were lost, or may have been: refused unless ``fail_on_data_loss=False``."""
 
 

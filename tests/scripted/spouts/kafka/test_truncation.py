@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from streamlet.kafka.protocol.messages.fetch import (
     EpochEndOffsetTopic,
     OffsetForLeaderEpochResponse,
 )
+from streamlet.kafka.protocol.messages.metadata import MetadataTopic
 from streamlet.kafka.protocol.schema import ApiKey
-from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
+from streamlet.spouts.kafka import KafkaHosts, SpoutConfig, partition_opening
 from streamlet.spouts.kafka.errors import OffsetsLost
-from tests.scripted.fake_cluster import FakeCluster
+from tests.scripted.fake_cluster import FakeCluster, Log
 from tests.spout_harness import read_all
 
 TOPIC = "lines"
@@ -29,12 +31,27 @@ class Lines(FakeCluster):
 
     def __init__(self) -> None:
         super().__init__({TOPIC: 1})
+        self.names_epochs = True
+        self.looks_behind = 0
+        """How many answers about the topic name the epoch before the present one."""
+
+    def _topic(self, name: str) -> MetadataTopic:
+        topic = super()._topic(name)
+        (row,) = topic.partitions
+        behind, self.looks_behind = self.looks_behind > 0, max(0, self.looks_behind - 1)
+        epoch = row.leader_epoch - behind if self.names_epochs else -1
+        return replace(topic, partitions=(replace(row, leader_epoch=epoch),))
 
     def append(self, *values: str) -> None:
         self.write(TOPIC, *values)
 
     def elect(self, keeps: int) -> None:
         self.log(TOPIC, 0).elect(keeps)
+
+    def restore(self, *values: str) -> None:
+        """Put another log in place, whose leader epochs begin with 0: an older copy of the cluster."""
+        self.topics[TOPIC] = [Log()]
+        self.append(*values)
 
     def kept(self) -> Any:
         """The commit of the spout called demo."""
@@ -59,7 +76,8 @@ def log() -> Iterator[Lines]:
 def spout(log: Lines, harness: Callable[..., Any]) -> Callable[..., Any]:
     def start(name: str = "demo", **settings: Any) -> Any:
         quick = {"state_update_interval_ms": 50, "fetch_max_wait_ms": 20, "start_timeout_ms": 5000, **settings}
-        return harness(SpoutConfig(KafkaHosts(log.broker.address), TOPIC, id=name, **quick))
+        hosts = KafkaHosts(log.broker.address, refresh_freq_secs=1)
+        return harness(SpoutConfig(hosts, TOPIC, id=name, **quick))
 
     return start
 
@@ -154,3 +172,77 @@ def test_where_it_may_not_be_asked_reading_goes_on(log: Lines, spout: Any, caplo
     with caplog.at_level(logging.WARNING):
         assert read_all(one, 1) == ["d"]
     assert "whether its log was truncated cannot be asked" in caplog.text
+
+
+# -- epochs that the leader does not know ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_opening, "BEHIND_S", 0.3)
+
+
+def read_in_epoch_1(log: Lines, spout: Any, **settings: Any) -> Any:
+    log.append("a", "b")
+    log.elect(keeps=2)
+    log.append("c", "d")
+    one = spout(**settings)
+    assert read_all(one, 4) == list("abcd")
+    return one
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_another_log_in_place_of_the_one_that_was_read_stops_the_spout(
+    log: Lines, spout: Any, soon: None, running: bool
+) -> None:
+    """The position lies in it, so nothing is out of range; its leader epochs are too low."""
+    one = read_in_epoch_1(log, spout)
+    if not running:
+        one.spout.close()
+    log.restore(*"uvwxyz")
+    with pytest.raises(OffsetsLost, match=r"partition 0: .* offset 4, but .* newer leader epoch .* another log"):
+        one.until(lambda: False) if running else spout()
+    assert log.kept().committed_offset == 4, "nothing was changed"
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_where_loss_is_accepted_another_log_is_read_from_its_start(
+    log: Lines, spout: Any, soon: None, running: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = read_in_epoch_1(log, spout, fail_on_data_loss=False)
+    if not running:
+        one.spout.close()
+    log.restore(*"uvwxyz")
+    one = one if running else spout(fail_on_data_loss=False)
+    assert read_all(one, 6) == list("uvwxyz")
+    assert "what was not read is lost" in caplog.text and "going on at 0" in caplog.text
+
+
+def test_a_leader_that_keeps_no_epochs_stops_nobody(log: Lines, spout: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Its messages are of a format without epochs: nothing follows from its answer."""
+    read_in_epoch_1(log, spout).spout.close()
+    log.append("e")
+    log.epoch_errors(0)
+    assert read_all(spout(), 1) == ["e"]
+    assert "keeps no leader epochs" in caplog.text
+
+
+def test_a_cluster_that_names_no_epochs_stops_nobody(log: Lines, spout: Any, caplog: pytest.LogCaptureFixture) -> None:
+    read_in_epoch_1(log, spout).spout.close()
+    log.append("e")
+    log.epoch_errors(0)
+    log.names_epochs = False
+    assert read_all(spout(), 1) == ["e"]
+    assert "keeps no leader epochs" in caplog.text
+
+
+def test_a_broker_that_knows_of_no_election_yet_is_not_believed(
+    log: Lines, spout: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The offset was stored under a newer leader than it names: another look is taken, and none is lost."""
+    read_in_epoch_1(log, spout).spout.close()
+    log.append("e")
+    log.looks_behind = 4
+    one = spout()
+    assert read_all(one, 1) == ["e"] and not log.looks_behind
+    assert "lost" not in caplog.text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +31,7 @@ from streamlet.spouts.kafka.partition import (
     SeveralTopics,
 )
 from streamlet.spouts.kafka.partition_counters import PartitionCounters
+from streamlet.spouts.kafka.partition_opening import LastLook
 from streamlet.spouts.kafka.spout_fetcher import FailedFetch
 
 A, B = Broker("a"), Broker("b")
@@ -47,6 +47,7 @@ class Reader:
         self.topic_id: str | None = None
         self.error: StreamletError | None = None
         self.looks = 0
+        self.leader_epoch = -1
         self.polls = 0
         """Polls that a look takes."""
 
@@ -56,7 +57,8 @@ class Reader:
             yield NextPoll()
         if self.error is not None:
             raise self.error
-        return GlobalPartitionInformation("t", dict(self.leaders), self.by_position, self.topic_id)
+        epochs = dict.fromkeys(self.leaders, self.leader_epoch)
+        return GlobalPartitionInformation("t", dict(self.leaders), self.by_position, self.topic_id, epochs)
 
 
 class Made(SimpleNamespace):
@@ -81,10 +83,8 @@ class Opener:
     def note(self, error: StreamletError) -> None:
         self.last_error = error
 
-    def open(
-        self, partition: Partition, leader: Callable[[], Broker | None], topic_id: Any, appeared: bool
-    ) -> Steps[Any]:
-        known = topic_id()
+    def open(self, partition: Partition, look: LastLook, appeared: bool) -> Steps[Any]:
+        known = look.topic_id()
         while self.is_slow:
             yield NextPoll()
         self.opened.append((partition, appeared))
@@ -105,8 +105,8 @@ class Opener:
             ledger=SimpleNamespace(counts=PartitionCounters()),
         )
 
-    def reset(self, manager: Any, leader: Any, topic_id: Any) -> Steps[Any]:
-        known = topic_id()
+    def reset(self, manager: Any, look: LastLook) -> Steps[Any]:
+        known = look.topic_id()
         while self.is_slow:
             yield NextPoll()
         self.resets.append(manager.partition)
@@ -252,6 +252,44 @@ def test_k4_a_partition_without_a_leader_waits_and_the_others_go_on() -> None:
     rig.poll(5)
     assert rig.mine() == [P0, P1]
     assert 3 < rig.reader.looks < 30, "it is looked for, with pauses"
+
+
+def test_a_leader_that_is_elected_during_the_start_is_found() -> None:
+    class Waits(Opener):
+        def open(self, partition: Partition, look: LastLook, appeared: bool) -> Steps[Any]:
+            while look.leader() is None:
+                yield NextPoll()
+            return (yield from super().open(partition, look, appeared))
+
+    rig = Rig(Reader({0: A, 1: None}))
+    rig.opener = rig.it._opener = Waits()  # type: ignore[assignment]
+    activity = Activity(rig.it.start())
+    assert not activity.poll()
+    rig.reader.leaders[1] = B
+    for _ in range(100):
+        rig.clock.advance(0.05)
+        activity.poll()
+    assert rig.mine() == [P0, P1] and rig.opener.opened == [(P0, False), (P1, False)]
+
+
+@pytest.mark.parametrize("epoch", [8, 4])
+def test_under_another_leader_epoch_the_position_is_checked_before_anything_is_fetched(epoch: int) -> None:
+    """Also under an older one: of a topic without an id nothing else tells that its log is another one."""
+    reader = Reader({0: A})
+    reader.leader_epoch = 6
+    rig = Rig(reader).start()
+    (manager,) = rig.it.get_my_managed_partitions()
+    manager.buffer = SimpleNamespace(leader_epoch=5)
+    rig.it.refresh()
+    rig.poll(1)
+    assert rig.opener.resets == []
+    rig.opener.is_slow, reader.leader_epoch = True, epoch
+    rig.it.refresh()
+    rig.poll(1)
+    assert manager.validating and manager.current_leader_epoch == epoch
+    rig.opener.is_slow = False
+    rig.poll(1)
+    assert rig.opener.resets == [P0] and not manager.validating
 
 
 def test_a_topic_that_is_gone_is_an_error_after_a_while() -> None:
@@ -510,7 +548,7 @@ def test_an_attempt_whose_logs_have_parted_ends_once() -> None:
     """The resets of its other partitions end with it."""
 
     class Parts(Opener):
-        def reset(self, manager: Any, leader: Any, topic_id: Any) -> Steps[Any]:
+        def reset(self, manager: Any, look: LastLook) -> Steps[Any]:
             yield from ()
             self.resets.append(manager.partition)
             manager.closed = True

@@ -18,7 +18,7 @@ from streamlet.spouts.kafka.errors import OffsetsLost
 from streamlet.spouts.kafka.hosts import KafkaHosts
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
-from streamlet.spouts.kafka.partition_opening import PartitionOpener, decide_stop
+from streamlet.spouts.kafka.partition_opening import LastLook, PartitionOpener, decide_stop
 from streamlet.spouts.kafka.read_range import ReadPlace
 from streamlet.spouts.kafka.scheme import as_scheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig
@@ -64,7 +64,7 @@ def test_an_error_that_a_later_try_mends_is_kept_and_warns_nobody(caplog: pytest
         until_caught_up=False,
     )
     caplog.set_level(logging.DEBUG)
-    opening = Activity(opener.open(Partition("t", 0), lambda: Broker("a"), lambda: None, False))
+    opening = Activity(opener.open(Partition("t", 0), LastLook(lambda: Broker("a")), False))
     while not opening.poll():
         clock.advance(0.5)
     assert opening.take() == "opened" and isinstance(opener.last_error, CoordinatorNotAvailable)
@@ -116,7 +116,7 @@ def test_what_a_former_owner_commits_until_it_hands_over_is_no_loss(until_caught
     opener = PartitionOpener(
         config, scheme, owner, connections, store, clock, lambda: 0.5, until_caught_up=until_caught_up
     )
-    opening = Activity(opener.open(Partition("t", 0), lambda: Broker("a"), lambda: None, False))
+    opening = Activity(opener.open(Partition("t", 0), LastLook(lambda: Broker("a")), False))
     assert opening.poll()
     manager = opening.take()
     assert manager.ledger.position == 150 and manager.log_end == 164 and not manager.ledger.counts.lost
@@ -228,7 +228,7 @@ def opened_at(
     opener = PartitionOpener(
         config, scheme, owner, connections, store, clock, lambda: 0.5, until_caught_up=until_caught_up
     )
-    opening = Activity(opener.open(Partition("t", 0), lambda: Broker("a"), lambda: None, False))
+    opening = Activity(opener.open(Partition("t", 0), LastLook(lambda: Broker("a")), False))
     assert opening.poll()
     return opening.take()
 
@@ -263,6 +263,7 @@ class Attempts:
     def __init__(self, *, until_caught_up: bool = False, **settings: Any) -> None:
         self.log, self.store, self.topic_id = MovingLog(), Claims(), "old"
         self.log.end = 1000
+        self.look = LastLook(lambda: Broker("a"), lambda: self.topic_id)
         config = SpoutConfig(KafkaHosts("a:9092"), "t", id="g", fail_on_data_loss=False, **settings)
         connections: Any = SimpleNamespace(register=lambda partition, broker: self.log)
         store: Any = self.store
@@ -284,12 +285,12 @@ class Attempts:
         return activity.take()
 
     def open(self) -> PartitionManager:
-        manager = self.done(self.opener.open(P0, lambda: Broker("a"), lambda: self.topic_id, False))
+        manager = self.done(self.opener.open(P0, self.look, False))
         assert isinstance(manager, PartitionManager)
         return manager
 
     def reset(self, manager: PartitionManager) -> Any:
-        return self.done(self.opener.reset(manager, lambda: Broker("a"), lambda: self.topic_id))
+        return self.done(self.opener.reset(manager, self.look))
 
 
 P0 = Partition("t", 0)
