@@ -103,6 +103,14 @@ def parse_header(data: bytes | memoryview, pos: int) -> BatchHeader:
     return BatchHeader(*HEADER.unpack_from(data, pos))
 
 
+def first_time_ms(data: bytes | memoryview) -> int:
+    """Return the time of the first batch, as of its header; -1: not known."""
+    if len(data) < _HEADER_SIZE or data[_MAGIC_AT] != 2:
+        return -1
+    header = parse_header(data, 0)
+    return header.max_timestamp if header.attributes & LOG_APPEND_TIME else header.base_timestamp
+
+
 # Base offset, length, leader epoch, magic, last offset delta, record count: one unpack for each batch.
 _FIELDS = Struct(">qiib6xi30xi")
 

@@ -74,6 +74,9 @@ class AttemptWork(Protocol):
     def committed(self) -> None:
         """Note that these are committed."""
 
+    def count_failure(self, partition: Partition) -> None:
+        """Count a try of a record that failed."""
+
     def give_up(self, partition: Partition, offset: int, tries: int) -> None:
         """Pass over a record from now on, or stop: its tries are used up."""
 
@@ -231,6 +234,7 @@ class Attempt:
         assert self._suspect is not None
         partition, offset = self._suspect
         tries = self.tries[self._suspect] = self.tries.get(self._suspect, 0) + 1
+        self.work.count_failure(partition)
         self._shrink()
         if 0 < self.retry_limit < tries:
             self.work.give_up(partition, offset, tries)

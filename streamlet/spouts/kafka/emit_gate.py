@@ -83,7 +83,7 @@ class EmitGate(Generic[Grant]):
 
     def may_emit(self, now_s: float) -> bool:
         """Return whether tuples may be emitted now: once a turn."""
-        return self._open and now_s < self._lease.granted_s + self._lease_s
+        return self._open and self._error is None and now_s < self._lease.granted_s + self._lease_s
 
     def poll(self, now_s: float) -> None:
         """Open and close the gate. Raises what ended the right to emit."""
@@ -207,4 +207,3 @@ class EmitGate(Generic[Grant]):
         with self._lock:
             self._error = self._error or error
             self._grant = None
-        self._lease.granted_s = -float("inf")

@@ -72,7 +72,7 @@ class NoBrokers(StreamletError):
 
 
 class SpoutCannotStart(StreamletError):
-    """A start took longer than ``start_timeout_ms``."""
+    """A start took longer than ``start_timeout_ms`` and the session time-out."""
 
     retriable = True
 

@@ -76,6 +76,7 @@ class ExactlyOnce:
         """Take in that a record's tree failed."""
         now = self._now()
         if final:
+            manager.ledger.counts.fail()
             self._pass_over(manager, offset, "was under work when its worker died, once too often.")
             self.attempt.given_up(now)
         elif reason is FailReason.LOST:
@@ -161,11 +162,17 @@ class ExactlyOnce:
             self.attempt.forget_below(manager.partition, offset)
         self._positions = {}
 
+    def count_failure(self, partition: Partition) -> None:
+        self._manager(partition).ledger.counts.fail()
+
     def give_up(self, partition: Partition, offset: int, tries: int) -> None:
         more = f"which is more than retry_limit={tries - 1} allows; the log has what the bolt said of it."
+        self._pass_over(self._manager(partition), offset, f"failed {tries} times, {more}")
+
+    def _manager(self, partition: Partition) -> PartitionManager:
         manager = self._coordinator.get_manager(partition)
         assert manager is not None, "an attempt ends with a partition of it"
-        self._pass_over(manager, offset, f"failed {tries} times, {more}")
+        return manager
 
     def tell(self, kind: str, told: Any) -> int:
         number = next(self._numbers)

@@ -354,7 +354,10 @@ class _BufferedAnswer(NamedTuple):
 
     batches: Iterator[RecordBatch]
     size_bytes: int
+    first_offset: int
     next_offset: int
+    time_ms: int = -1
+    """The time of the first batch, as of its header; -1: not known."""
     lost: bool = False
     """True: nothing was fetched, the offsets below ``next_offset`` are gone from the log."""
 
@@ -415,10 +418,17 @@ class ReadBuffer:
             self.leader_epoch = leader_epoch
             self._epochs.restart(self.position - 1, leader_epoch)
 
-    def add(self, batches: Iterator[RecordBatch], size_bytes: int, next_offset: int, leader_epoch: int = -1) -> None:
+    def add(
+        self,
+        batches: Iterator[RecordBatch],
+        size_bytes: int,
+        next_offset: int,
+        leader_epoch: int = -1,
+        time_ms: int = -1,
+    ) -> None:
         """Take in an answer for ``position``; ``leader_epoch`` is the last batch's, -1 for no batch."""
         if next_offset > self.position:
-            self._fetched.append(_BufferedAnswer(batches, size_bytes, next_offset))
+            self._fetched.append(_BufferedAnswer(batches, size_bytes, self.position, next_offset, time_ms))
             self.position = next_offset
             self.size_bytes += size_bytes
             if leader_epoch >= 0:
@@ -426,7 +436,7 @@ class ReadBuffer:
 
     def skip_to(self, log_start: int) -> None:
         """Read on at ``log_start``, once the answers before are emitted."""
-        self._fetched.append(_BufferedAnswer(iter(()), 0, log_start, lost=True))
+        self._fetched.append(_BufferedAnswer(iter(()), 0, self.position, log_start, lost=True))
         self.position = log_start
         self.leader_epoch = -1
 
@@ -447,6 +457,14 @@ class ReadBuffer:
     def leader_epoch_at(self, offset: int) -> int:
         """Return the leader epoch of the record before ``offset``; -1 unknown."""
         return self._epochs.before(offset)
+
+    def time_ms_at(self, offset: int) -> float | None:
+        """Return about the time of a record, or of the one before; None: not known."""
+        # What is not unpacked may wait for long, and be far younger than what came before: its header tells.
+        for answer in reversed(self._fetched):
+            if self._batch_end <= answer.first_offset <= offset:
+                return answer.time_ms if answer.time_ms >= 0 else None
+        return self.times_ms.at(offset)
 
     def load(self) -> bool:
         """Unpack the next batches into ``waiting``, some records of them; False when none is at hand.
@@ -885,8 +903,12 @@ class PartitionManager:
 
     @property
     def commit_is_pressing(self) -> bool:
-        """Whether half of ``max_uncommitted_offsets`` is used up: commit before the timer."""
-        return (self.ledger.position - self.ledger.committed) * 2 >= self._limits.max_uncommitted_offsets
+        """Whether half of ``max_uncommitted_offsets`` is used up, and a commit helps: commit before the timer."""
+        # Rule: nothing presses where a commit would change nothing. While one record is stuck the others of its
+        # partition use the bound up, and commits of all partitions would follow each other without a pause.
+        ledger = self.ledger
+        half = (ledger.position - ledger.committed) * 2 >= self._limits.max_uncommitted_offsets
+        return half and ledger.next_committable() > ledger.committed
 
     def _retry(self, collector: Spout) -> EmitState:
         offset = self._due.popleft()
@@ -1043,7 +1065,7 @@ class PartitionManager:
         self._emitted_s.forget_below(nxt)
         behind_s: float | None = 0.0
         if nxt < self._read_end:
-            time_ms = self.buffer.times_ms.at(nxt)
+            time_ms = self.buffer.time_ms_at(nxt)
             behind_s = None if time_ms is None else max(0.0, (wall_ms - time_ms) / 1e3)
         if not ledger.open_count:
             return PartitionAges(behind_s, None, None)
@@ -1082,11 +1104,21 @@ class PartitionManager:
         return not self.validating and self.buffer.has_room and not self.fetched_all and self.may_emit()
 
     def add(
-        self, batches: Iterator[RecordBatch], size_bytes: int, next_offset: int, log_end: int, *, leader_epoch: int = -1
+        self,
+        batches: Iterator[RecordBatch],
+        size_bytes: int,
+        next_offset: int,
+        log_end: int,
+        *,
+        leader_epoch: int = -1,
+        time_ms: int = -1,
     ) -> None:
-        """Take in an answer for ``buffer.position``; ``leader_epoch`` is the last batch's, -1 for no batch."""
+        """Take in an answer for ``buffer.position``.
+
+        ``leader_epoch``: the last batch's, -1 for no batch; ``time_ms``: the first batch's, -1 for none.
+        """
         self.log_end = max(log_end, self.log_end)
-        self.buffer.add(batches, size_bytes, next_offset, leader_epoch)
+        self.buffer.add(batches, size_bytes, next_offset, leader_epoch, time_ms)
 
     def _load(self) -> bool:
         """Unpack the next batch; False when none is at hand, or nothing may be emitted."""

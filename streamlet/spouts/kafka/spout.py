@@ -1,6 +1,6 @@
 """KafkaSpout: the partitions of Kafka topics as tracked tuples.
 
-All methods run on the worker's loop, and none of them waits (but ``initialize``, for ``start_timeout_ms`` at most, and
+All methods run on the worker's loop, and none of them waits (but ``initialize``, for as long as ``startup`` says, and
 the last commit). ``next_tuple`` walks from partition to partition. Between two turns, and on a timer while nobody asks
 for tuples, ``_serve`` does the upkeep in a fixed order: answers in, failures to the coordinator, looks and openings,
 fetches out, commits, queued requests out.

@@ -29,7 +29,7 @@ from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.fetch.pauses import Pauses
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.records.record_batch import scan_headers
+from streamlet.kafka.records.record_batch import first_time_ms, scan_headers
 from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartitionConnections
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
@@ -226,7 +226,12 @@ class SpoutFetcher:
                 # Unreadable bytes count as one offset: the answer is then taken in, and the reader names the fault.
                 end = scan.next_offset + scan.unreadable
                 manager.add(
-                    row.batches(), len(row.records), end, row.last_stable_offset, leader_epoch=scan.leader_epoch
+                    row.batches(),
+                    len(row.records),
+                    end,
+                    row.last_stable_offset,
+                    leader_epoch=scan.leader_epoch,
+                    time_ms=first_time_ms(row.records),
                 )
                 continue
             error = row.error(f"Fetching {partition} from offset {position}")

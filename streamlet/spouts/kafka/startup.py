@@ -1,8 +1,9 @@
 """From settings to the parts of a running spout: find brokers, connect, open every partition.
 
-The one place where a KafkaSpout blocks, for ``start_timeout_ms`` at most. Conditions that may pass (a broker or a
-ZooKeeper that is not up yet) are waited for, and after a second the start says what for; anything else is raised at
-once.
+The one place where a KafkaSpout blocks: for ``start_timeout_ms`` at most until brokers are found, and for a session
+time-out more until every partition is open, since a run that was killed keeps its place for that long. Conditions that
+may pass (a broker or a ZooKeeper that is not up yet) are waited for, and after a second the start says what for;
+anything else is raised at once.
 """
 
 from __future__ import annotations
@@ -250,7 +251,7 @@ def wire(
     code_version: str | None = None,
     exactly_once: bool = False,
 ) -> Parts:
-    """Connect, look, open every partition of the task. Blocks at most about ``start_timeout_ms``.
+    """Connect, look, open every partition of the task. Blocks at most as long as this module says.
 
     In a run of ``run_s`` seconds for most of them at most. ``exactly_once``: partitions are opened by the attempts.
 
@@ -299,7 +300,12 @@ class _Start:
         self._bounded = run_s is not None and START_SHARE * run_s < self._timeout_s
         if run_s is not None and self._bounded:
             self._timeout_s, self._limit = START_SHARE * run_s, f"{START_SHARE * run_s:g} s, in a run of {run_s:g} s"
-        self._deadline_s = self._clock.monotonic() + self._timeout_s
+        self._deadline_s = self._open_by_s = self._clock.monotonic() + self._timeout_s
+        self._session_s = config.session_timeout_ms / 1e3
+        # A run whose processes were all killed is waited for until its session is over.
+        if not self._bounded:
+            self._open_by_s += self._session_s
+            self._limit += f" and session_timeout_ms={config.session_timeout_ms}"
 
     def run(
         self,
@@ -317,7 +323,8 @@ class _Start:
         connections = DynamicPartitionConnections(client)
         owner = Owner(self._context.topology_id, self._context.topology_name)
         reader = self._reader(zk_reader, client)
-        store = self._offset_store(client, owner, brokers, reader)
+        self._own(client, brokers, reader)
+        store = self._offset_store(client, owner)
         opener = PartitionOpener(
             config,
             schemes,
@@ -445,31 +452,40 @@ class _Start:
     def _left_s(self) -> float:
         return max(0.1, self._deadline_s - self._clock.monotonic())
 
-    def _offset_store(
-        self, client: KafkaClient, owner: Owner, brokers: Sequence[Broker], reader: BrokerReader
-    ) -> OffsetStore:
-        chosen, session_s = self._config.offsets(), self._config.session_timeout_ms / 1e3
-        # A run whose processes were all killed is waited for until its session is over.
-        if not self._bounded:
-            self._deadline_s += session_s
+    def _own(self, client: KafkaClient, brokers: Sequence[Broker], reader: BrokerReader) -> None:
+        """Begin to claim the task's place, in the group or ZooKeeper."""
+        chosen = self._config.offsets()
         if isinstance(chosen, GroupOffsets):
             assert chosen.group is not None
-            place = self._held.owner = self._join_group(chosen.group, client, brokers, reader)
+            self._held.owner = self._join_group(chosen.group, client, brokers, reader)
+            return
+        assert chosen.servers is not None
+        nodes = self._held.nodes(chosen.servers, chosen.digest, self._timeout_s, self._session_s)
+        me, choice = TaskNode.of(self._context), self._config.choice()
+        among = self._held.owner = ZooKeeperOwner(
+            nodes, self._root, me, str(choice), chosen.servers, client.wakeup, self._clock
+        )
+        among.start()
+
+    @property
+    def _root(self) -> str:
+        """Where the nodes of the spout are."""
+        return f"{self._config.zk_root}/{self._config.id}"
+
+    def _offset_store(self, client: KafkaClient, owner: Owner) -> OffsetStore:
+        chosen, place = self._config.offsets(), self._held.owner
+        if isinstance(chosen, GroupOffsets):
+            assert chosen.group is not None and isinstance(place, GroupOwner)
             store = KafkaGroupOffsets(client, chosen.group, owner, place, require_stable=self._exactly_once)
             place.gate.check = store.check
             return store
-        assert chosen.servers is not None
-        nodes = self._held.nodes(chosen.servers, chosen.digest, self._timeout_s, session_s)
-        root = f"{self._config.zk_root}/{self._config.id}"
-        me, choice = TaskNode.of(self._context), self._config.choice()
-        among = self._held.owner = ZooKeeperOwner(
-            nodes, root, me, str(choice), chosen.servers, client.wakeup, self._clock
-        )
-        among.start()
+        assert chosen.servers is not None and isinstance(place, ZooKeeperOwner)
+        nodes = self._held.nodes(chosen.servers, chosen.digest, self._timeout_s, self._session_s)
+        several = self._config.choice().several
         offsets = ZooKeeperOffsets(
-            nodes, self._held.thread(), root, owner, chosen.servers, among.gate, several=choice.several
+            nodes, self._held.thread(), self._root, owner, chosen.servers, place.gate, several=several
         )
-        among.gate.check = offsets.check
+        place.gate.check = offsets.check
         return offsets
 
     def _join_group(
@@ -517,7 +533,7 @@ class _Start:
         # For the tools that show a group's members and their partitions; nothing else follows from it.
         looking = Activity(reader.get_current_brokers())
         while not looking.poll():
-            if self._clock.monotonic() > self._deadline_s:
+            if self._clock.monotonic() > self._open_by_s:
                 looking.cancel()
                 return ()
             client.poll(START_POLL_S)
@@ -544,9 +560,9 @@ class _Start:
                     why = " Kafka makes the topic in which groups keep their offsets when it is first needed."
                 elif self._held.owner is not None and self._held.owner.gate.grant is None:
                     why = self._held.owner.waiting_for()
-                left_s = self._deadline_s - now
+                left_s = self._open_by_s - now
                 self._held.say(f"waiting, for up to {left_s:.0f} s more: {coordinator.waiting_for()} yet.{why}")
-            if now > self._deadline_s:
+            if now > self._open_by_s:
                 starting.cancel()
                 raise SpoutCannotStart(
                     f"The spout {self._context.component_name!r} on {self._config.choice()} could not start "

@@ -14,7 +14,7 @@ from streamlet.coordination.node_store import NodeStoreUnavailable
 from streamlet.kafka.errors import BootstrapFailed
 from streamlet.spouts.kafka.activity import Background
 from streamlet.spouts.kafka.coordinator import KafkaCoordinator, StaticCoordinator
-from streamlet.spouts.kafka.errors import NoBrokers, NoUsableListener
+from streamlet.spouts.kafka.errors import NoBrokers, NoUsableListener, SpoutCannotStart
 from streamlet.spouts.kafka.hosts import KafkaHosts, StaticHosts, ZkBrokerReader, ZkHosts
 from streamlet.spouts.kafka.partition import Broker
 from streamlet.spouts.kafka.scheme import StringScheme
@@ -144,6 +144,17 @@ def test_k11_the_task_takes_its_share_by_the_index_and_the_count_of_its_context_
         said = f"topic lines: task {index + 1} of 2 owns partitions: {', '.join(map(str, mine))}"
         assert [row.getMessage() for row in caplog.records if "owns partitions" in row.getMessage()] == [said]
         spout.spout.close()
+
+
+def test_a_start_that_takes_too_long_names_both_times_that_bound_it(harness: Callable[..., Harness]) -> None:
+    with FakeCluster({"lines": 1}) as cluster:
+        cluster.leaders["lines", 0] = 99  # no broker's number
+        config = SpoutConfig(
+            KafkaHosts(cluster.broker.address), "lines", id="demo", start_timeout_ms=300, session_timeout_ms=400
+        )
+        said = r"within start_timeout_ms=300 and session_timeout_ms=400: partitions 0 have no leader"
+        with pytest.raises(SpoutCannotStart, match=said):
+            harness(config)
 
 
 @pytest.mark.parametrize("static", [True, False])

@@ -489,6 +489,8 @@ class Task:
     def committed(self) -> None:
         self.stored = self.ending
 
+    def count_failure(self, partition: Partition) -> None: ...
+
     def give_up(self, partition: Partition, offset: int, tries: int) -> None:
         raise AssertionError("no limit is set")
 

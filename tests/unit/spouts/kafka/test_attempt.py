@@ -23,6 +23,7 @@ class Log:
         self.rows: Any = ["rows"]
         self.said: list[str] = []
         self.told: list[str] = []
+        self.failures = 0
 
     def may_emit(self) -> bool:
         return self.owns
@@ -50,6 +51,9 @@ class Log:
 
     def committed(self) -> None:
         self.said.append("committed")
+
+    def count_failure(self, partition: Partition) -> None:
+        self.failures += 1
 
     def give_up(self, partition: Partition, offset: int, tries: int) -> None:
         self.said.append(f"give up {offset} after {tries}")

@@ -142,6 +142,16 @@ def test_a_lease_lasts_from_the_answered_request_on_and_is_over_before_the_sessi
     assert scene.poll(), "the same generation: nobody else can have had the place"
 
 
+def test_once_another_process_has_the_place_nothing_is_emitted_whatever_the_group_answers(scene: Scene) -> None:
+    """A heartbeat may be answered between the refused commit and the poll that raises."""
+    scene.opened()
+    scene.owner.fenced()
+    scene.beat()
+    assert not scene.owner.gate.may_emit(scene.clock.monotonic())
+    with pytest.raises(TaskReplaced):
+        scene.poll()
+
+
 def test_a_silent_group_is_told_once_and_its_return_too(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     scene.opened()
     scene.clock.advance(9.5)

@@ -817,6 +817,17 @@ def test_what_is_uncommitted_is_bounded_and_retries_pass_the_bound() -> None:
     assert out.offsets()[-2:] == [4, 5]
 
 
+def test_where_one_record_is_stuck_no_commit_presses() -> None:
+    """Nothing could be committed here, and the other partitions' commits would follow each other without a pause."""
+    one, out = manager(max_uncommitted_offsets=4), Out()
+    one.add(*fetched(batch(0, [b"a"] * 4)), 4)
+    drain(one, out)
+    one.ack_many([1, 2, 3])
+    assert not one.commit_is_pressing
+    one.ack(0)
+    assert one.commit_is_pressing
+
+
 def test_k7_what_a_kill_brings_again_above_an_open_record_ends_a_turn_past_the_bound() -> None:
     """All others are done and every turn commits, so the open one alone holds the committed offset back."""
     bound, turn = 40, 16
@@ -1204,3 +1215,16 @@ def test_a_partition_is_as_far_behind_as_its_next_record_to_be_done_is_old() -> 
     one.add(iter(()), 0, 4, 9)
     assert one.ages(61.0, WALL_MS).behind_s == 30.0, "of a record that was not fetched: the time of the one before"
     assert one.ages(61.0, WALL_MS - 60_000).behind_s == 0.0, "a producer's clock that is ahead"
+
+
+def test_a_record_that_waits_to_be_unpacked_is_as_old_as_its_header_says() -> None:
+    """After two idle hours, while nothing may be emitted: the time of the record before would call somebody."""
+    one, out = manager(), Out()
+    one.add(*fetched(timed(0, [b"a"], 7200.0)), 1)
+    drain(one, out)
+    one.ack(0)
+    one.ledger.committed_to(1)
+    one.add(*fetched(timed(1, [b"b"], 1.0)), 2, time_ms=WALL_MS - 1000)
+    assert one.ages(0.0, WALL_MS).behind_s == 1.0
+    drain(one, out)
+    assert one.ages(0.0, WALL_MS).behind_s == 1.0
