@@ -18,7 +18,7 @@ from streamlet.base.notices import Notices
 from streamlet.bolts.kafka.bolt_config import KafkaBoltConfig, override_names, wrong_fields
 from streamlet.bolts.kafka.errors import RecordsLeft, StaleTuple, outcome_is_unknown
 from streamlet.bolts.kafka.outbound import Delivery, Outbound, Wait
-from streamlet.bolts.kafka.shared_producer import SharedProducer, share
+from streamlet.bolts.kafka.shared_producer import ProducerPlace
 from streamlet.bolts.kafka.transactions import Transactions, is_records_own
 from streamlet.components.batch import Batch
 from streamlet.components.bolt import Bolt
@@ -65,7 +65,7 @@ class KafkaBolt(Bolt):
     def __init__(self, bolt_config: KafkaBoltConfig) -> None:
         self.bolt_config = bolt_config
         self._maker = bolt_config.record_maker()
-        self._shared: SharedProducer | None = None
+        self._place: ProducerPlace | None = None
         self._transactions: Transactions | None = None
         """With ``topology.delivery: exactly-once``."""
         self._with_transaction: list[Batch] = []
@@ -168,40 +168,31 @@ class KafkaBolt(Bolt):
                 "KafkaBolt: transactional_id is given, and topology.delivery is not exactly-once: records belong to "
                 "no transaction. Leave it out, or set topology.delivery."
             )
-        self._shared = self._join_producer(name, context.topology_id)
+        place = ProducerPlace(config.producer_config(name), config.producer_settings(name), context.topology_id)
+        shared = place.take()
+        self._place = place
         # A transaction's tuples are settled together.
         some_over = self._settle_some if name is None else None
-        self._out = Outbound(self._shared.producer, self._shared.max_block_s, self._watch, self._settle, some_over)
+        self._out = Outbound(lambda: place.producer, shared.max_block_s, self._watch, self._settle, some_over)
         if name is not None:
             self._transactions = Transactions(
                 config.where,
                 context.clock,
-                partial(self._join_producer, name, context.topology_id),
+                place,
                 self._wake,
                 self._write,
                 self._drop,
                 self.ack,
                 self.fail,
             )
-            self._transactions.shared = self._shared
         if isinstance(config.topic, str):
-            self._shared.await_topic(config.topic, START_S)
-
-    def _join_producer(self, transactional_id: str | None, run: str) -> SharedProducer:
-        config = self.bolt_config
-        shared = share(config.producer_config(transactional_id), config.producer_settings(transactional_id), run)
-        if self._shared is not None:  # not the first one
-            self._shared, self._out.producer = shared, shared.producer
-        return shared
+            shared.await_topic(config.topic, START_S)
 
     def cleanup(self) -> None:
         """Wait, for a bounded time, for records under way; leave the producer."""
         # The drain has waited for tracked tuples. The rest is untracked, or the drain was cut short.
-        shared, self._shared = self._shared, None
-        transactions = self._transactions
-        if transactions is not None:
-            shared = transactions.shared
-        if shared is None:
+        place, transactions = self._place, self._transactions
+        if place is None:
             return
         deadline = time.monotonic() + CLOSE_S
         while (self._out.open or (transactions is not None and transactions.busy)) and time.monotonic() < deadline:
@@ -209,7 +200,8 @@ class KafkaBolt(Bolt):
             time.sleep(0.002)
         left, untracked = len(self._out.open), self._out.untracked
         self._report()
-        shared.leave(max(deadline - time.monotonic(), 0.1))
+        self._place = None
+        place.leave(max(deadline - time.monotonic(), 0.1))
         said = f"{left} batches of tuples are under way to {self.bolt_config.where}, {CLOSE_S:g} s after the drain"
         if untracked:
             raise RecordsLeft(
@@ -289,9 +281,9 @@ class KafkaBolt(Bolt):
             self._tell_wait(wait)
 
     def _tell_wait(self, wait: Wait) -> None:
-        assert self._shared is not None
+        assert self._place is not None
         why = (
-            f"buffer_memory ({self._shared.producer.config.buffer_memory >> 20} MiB) is full of records that no broker "
+            f"buffer_memory ({self._place.producer.config.buffer_memory >> 20} MiB) is full of records that no broker "
             "has acknowledged"
             if wait is Wait.MEMORY
             else "the brokers do not say which partitions it has"

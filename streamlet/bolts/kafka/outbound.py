@@ -127,7 +127,8 @@ class Outbound:
     ``watch`` sees to it that ``part_over`` is called once records that were taken are over.
     """
 
-    producer: Takes
+    producer: Callable[[], Takes]
+    """Returns the producer at hand: one that was lost is made again."""
     max_block_s: float
     watch: Callable[[list[FutureRecordMetadata], Delivery, Sequence[int]], None]
     over: Callable[[Delivery], None]
@@ -273,7 +274,7 @@ class Outbound:
         taken: list[FutureRecordMetadata] = []
         found: Exception | None = None
         try:
-            lot.send(self.producer, taken)
+            lot.send(self.producer(), taken)
         except Exception as error:  # noqa: BLE001 - also a partitioner of the user's
             found = error
         if taken:

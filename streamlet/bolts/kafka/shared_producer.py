@@ -80,6 +80,32 @@ class SharedProducer:
         self.producer.close(limit_s)
 
 
+class ProducerPlace:
+    """One task's place at a shared producer; taken again after it was given up."""
+
+    def __init__(self, config: ProducerConfig, settings: dict[str, Any], run: str) -> None:
+        self._made_of = config, settings, run
+        self._shared: SharedProducer | None = None
+
+    def take(self) -> SharedProducer:
+        """Return the producer; join it where the task has none."""
+        if self._shared is None:
+            self._shared = share(*self._made_of)
+        return self._shared
+
+    @property
+    def producer(self) -> Producer:
+        """The producer. The task has one."""
+        assert self._shared is not None
+        return self._shared.producer
+
+    def leave(self, limit_s: float) -> None:
+        """Give the place up, if there is one; the last task closes the producer, within so many seconds."""
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            shared.leave(limit_s)
+
+
 def share(config: ProducerConfig, settings: dict[str, Any], run: str) -> SharedProducer:
     """Return the producer of these settings in this run; make it for the first task that asks."""
     key = (run, tuple(sorted((name, _hashable(value)) for name, value in settings.items())))

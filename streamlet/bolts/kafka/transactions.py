@@ -19,7 +19,7 @@ from streamlet.bolts.kafka.errors import (
     UntrackedTuple,
     outcome_is_unknown,
 )
-from streamlet.bolts.kafka.shared_producer import SharedProducer
+from streamlet.bolts.kafka.shared_producer import ProducerPlace
 from streamlet.components.batch import Batch
 from streamlet.components.epoch_tuples import EndOfEpoch
 from streamlet.components.tuples import Tuple
@@ -73,14 +73,14 @@ class _Answers:
 class Transactions:
     """The transactions of one task.
 
-    ``make`` makes a producer; ``write`` writes a batch but for some places of it, ``drop`` fails all that is under way.
+    ``write`` writes a batch but for some places of it, ``drop`` fails all that is under way.
     """
 
     def __init__(
         self,
         where: str,
         clock: Clock,
-        make: Callable[[], SharedProducer],
+        place: ProducerPlace,
         heard: Callable[[], None],
         write: Callable[[Batch, Sequence[int]], None],
         drop: Callable[[], None],
@@ -88,11 +88,9 @@ class Transactions:
         fail: Callable[[Any], None],
     ) -> None:
         self.epochs = Epochs(self)
-        self.shared: SharedProducer | None = None
-        """The producer; made again after it was lost."""
         self._where = where
         self._clock = clock
-        self._make = make
+        self._place = place
         self._heard = heard
         self._write = write
         self._drop = drop
@@ -151,14 +149,14 @@ class Transactions:
         waits_s = self._clock.monotonic() - self._asked_s
         if not self.busy or waits_s < TELL_WAIT_S or self._told.due("wait", self._clock.monotonic()) is None:
             return
-        assert self._steps is not None and self.shared is not None
+        assert self._steps is not None
         trouble = self._steps.trouble
         log.warning(
             "%s: %s, for %.0f s without an end; nothing is written before it, and nothing is lost. %s%s%s",
             *(self._where, self.epochs.phase.value, waits_s),
             "" if trouble is None else f"{text_of(trouble)} ",
             _HINTS.get(self.epochs.phase, ""),
-            self.shared.producer.connections(),
+            self._place.producer.connections(),
         )
 
     def _refused(self, error: Exception) -> None:
@@ -199,15 +197,10 @@ class Transactions:
                 self._refused((self._steps and self._steps.error) or error)
             self.epochs.give_up()
 
-    def close(self) -> None:
-        """Forget everything: the producer is closed by its owner."""
-        self._steps = None
-
     def _lost(self, error: Exception | None) -> None:
         if isinstance(error, ProducerFenced):
             now = self._clock.monotonic()
-            assert self.shared is not None
-            timeout_s = self.shared.producer.config.transaction_timeout_ms / 1e3
+            timeout_s = self._place.producer.config.transaction_timeout_ms / 1e3
             # An older one was aborted by Kafka, which fences its producer: that is no other program.
             if now - self._began_s < timeout_s:
                 self._fenced_at.append(now)
@@ -232,17 +225,15 @@ class Transactions:
     # -- the port of Epochs
 
     def open_session(self) -> None:
-        if self.shared is None:
-            self.shared = self._make()
+        producer = self._place.take().producer
         self._asked_s = self._began_s = self._clock.monotonic()
-        self._steps = self.shared.producer.transaction_steps(self._heard)
+        self._steps = producer.transaction_steps(self._heard)
         self._steps.initialize()
 
     def close_session(self) -> None:
         self._drop()
-        self._steps, shared, self.shared = None, self.shared, None
-        if shared is not None:
-            shared.leave(0)
+        self._steps = None
+        self._place.leave(0)
 
     def begin(self) -> None:
         assert self._steps is not None

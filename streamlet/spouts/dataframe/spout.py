@@ -112,7 +112,6 @@ class DataFrameSpout(ReliableSpout):
         name, row = current.part.name, reader.row
         rows = reader.take(room) if room > 0 else []
         for at, values in enumerate(rows, row):
-            # Counted before: an emit that nobody reads is acked at once.
             self._ledger.emitted(name, 1)
             self.emit(values, (name, at))
         if room > 0 and not rows:

@@ -156,11 +156,6 @@ class DynamicPartitionConnections:
         """Return the connections in use."""
         return list(self._by_broker.values())
 
-    def close(self) -> None:
-        """Give all connections back."""
-        for partition in list(self._by_partition):
-            self.unregister(partition)
-
     def _at(self, broker: Broker) -> Connection:
         connection = self._by_broker.get(broker)
         if connection is None:

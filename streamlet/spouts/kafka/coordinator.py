@@ -30,11 +30,12 @@ from streamlet.kafka.errors import Disconnected
 from streamlet.spouts.kafka.activity import Activity, NextPoll, Steps, WaitUntil
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.chosen_topics import named, share, shift_of
+from streamlet.spouts.kafka.epoch_ends import LastLook
 from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved, TaskIndexOutOfRange
 from streamlet.spouts.kafka.hosts import BrokerReader
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, FoundTopics, GlobalPartitionInformation, Partition, SeveralTopics
-from streamlet.spouts.kafka.partition_opening import LastLook, PartitionOpener
+from streamlet.spouts.kafka.partition_opening import PartitionOpener
 from streamlet.spouts.kafka.spout_fetcher import FailedFetch
 
 log = logging.getLogger(__name__)

@@ -130,7 +130,7 @@ class OffsetLedger(Generic[V]):
 
     def emitted(self, offset: int, values: V) -> None:
         """Note a record's first emit."""
-        # Called before the emit: a tree without receivers is acked inside it.
+        # Before the emit: one that is refused fails here, and several are taken back (`not_emitted`).
         if offset < self.position:
             raise LedgerViolation(f"offset {offset} emitted below the read position {self.position}")
         self._first[offset] = values
@@ -183,21 +183,10 @@ class OffsetLedger(Generic[V]):
         return False
 
     def pass_to(self, next_offset: int) -> None:
-        """Pass everything below ``next_offset``: records without tuples, and gaps."""
+        """Pass everything below ``next_offset``: records without tuples, and gaps, of lost records too."""
+        # Open offsets stay: their values are here, so they can still be acked or replayed.
         if next_offset > self.position:
             self.position = next_offset
-
-    def lost(self, log_start: int) -> OffsetRange | None:
-        """Skip to ``log_start``; return the unread range that is gone, or None.
-
-        Who has found the loss counts it (``PartitionOpener``).
-        """
-        # Open offsets stay: their values are here, so they can still be acked or replayed.
-        if log_start <= self.position:
-            return None
-        gone = OffsetRange(self.position, log_start)
-        self.position = log_start
-        return gone
 
     def acked(self, offset: int) -> bool:
         """Close a processed record; False, and counted: it is not in flight (late, double, foreign)."""
@@ -496,10 +485,8 @@ class ReadBuffer:
                 return True
             self._fetched.popleft()
             self.size_bytes -= answer.size_bytes
-            if answer.lost:
-                self._ledger.lost(answer.next_offset)
-            else:
-                self._ledger.pass_to(self._limited(answer.next_offset))
+            # What is gone from the log is passed whole. Who has found it counts it (`PartitionOpener`).
+            self._ledger.pass_to(answer.next_offset if answer.lost else self._limited(answer.next_offset))
         return False
 
     def _note_time(self, batch: RecordBatch) -> bool:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from streamlet.base.backoff import Backoff
@@ -31,9 +31,10 @@ from streamlet.kafka.errors import BrokerError
 from streamlet.kafka.fetch.truncation import judge_position
 from streamlet.spouts.kafka.activity import Steps, WaitUntil
 from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartitionConnections, LogBounds
+from streamlet.spouts.kafka.epoch_ends import EpochEnds, LastLook
 from streamlet.spouts.kafka.errors import LeadersBehind, OffsetsLost
 from streamlet.spouts.kafka.manager import EmitLimits, OffsetLedger, PartitionManager
-from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
+from streamlet.spouts.kafka.partition import OffsetRange, Partition
 from streamlet.spouts.kafka.partition_counters import PartitionCounters
 from streamlet.spouts.kafka.read_range import OFFSET, ReadPlace
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
@@ -53,9 +54,6 @@ log = logging.getLogger(__name__)
 
 RETRY = Backoff(initial=0.1, maximum=1.0)
 
-BEHIND_S = 10.0
-"""Seconds to look for a leader as new as the records that were read; after that its log is taken for another one."""
-
 _SAME_READ = frozenset({Reason.STORED, Reason.BELOW_START, Reason.AHEAD_OF_END, Reason.DIVERGED})
 """Reasons under which a read goes on as begun."""
 
@@ -63,18 +61,6 @@ _CUT = frozenset({Reason.AHEAD_OF_END, Reason.DIVERGED, Reason.NO_COMMON_EPOCH})
 """Reasons that mean a log whose end may lie before one that was seen."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class LastLook:
-    """Tells what the coordinator's last look says of one partition."""
-
-    leader: Callable[[], Broker | None]
-    topic_id: Callable[[], str | None] = lambda: None
-    leader_epoch: Callable[[], int] = lambda: -1
-    """-1: not known."""
-    again: Callable[[], None] = lambda: None
-    """Asks for another look; returns at once."""
 
 
 def decide_start(
@@ -213,8 +199,7 @@ class PartitionOpener:
         """Partition and topic id -> where its log ended when the run began."""
         self._cuts: dict[tuple[Partition, str | None], int] = {}
         """The same -> where it ended after it was cut."""
-        self._behind: dict[Partition, tuple[int, float]] = {}
-        """Leader epochs that no look has named yet, and since when each is awaited."""
+        self._epoch_ends = EpochEnds(clock)
         self._config = config
         self._schemes = schemes
         self._owner = owner
@@ -288,7 +273,7 @@ class PartitionOpener:
             found.append((stored, bounds))
             end: int | None = None
             if stored is not None and bounds.start <= stored.offset <= bounds.end:
-                end = yield from self._epoch_end(partition, connection, look, stored.leader_epoch)
+                end = yield from self._epoch_ends.ask(partition, connection, look, stored.leader_epoch)
             return self._decided(partition, stored, bounds, topic_id, appeared, end)
 
         decision = yield from self._store.open(partition, connection.broker, topic_id, decide)
@@ -356,7 +341,7 @@ class PartitionOpener:
         bounds = yield from self._bounds(partition, connection)
         decision = judge(position, bounds, same_topic=_same(topic_id, manager.topic_id))
         if decision.reason is Reason.STORED:
-            end = yield from self._epoch_end(partition, connection, look, manager.buffer.leader_epoch)
+            end = yield from self._epoch_ends.ask(partition, connection, look, manager.buffer.leader_epoch)
             decision = judge(position, bounds, same_topic=True, epoch_end=end)
         if decision.reason is Reason.STORED:
             # After a failed fetch, not an election: fetch again from the last emitted record on.
@@ -415,47 +400,6 @@ class PartitionOpener:
         yield from self._store.open(partition, connection.broker, topic_id, as_decided)
         self._report_loss(partition, decision, topic_id)
         return self._manager(partition, decision, bounds, topic_id)
-
-    def _epoch_end(self, partition: Partition, connection: Connection, look: LastLook, epoch: int) -> Steps[int | None]:
-        """Ask where the leader epoch before a position ends.
-
-        -1: the log is another one. None: not known. Raises LeadersBehind and other retriable errors.
-        """
-        end, known = None, None
-        # Asked again when another election came meanwhile: its leader has another log.
-        while known != look.leader_epoch():
-            known = look.leader_epoch()
-            self._await_leader(partition, known, epoch)
-            end = yield from connection.epoch_end(partition, epoch, known)
-        assert known is not None
-        # Rule: only a log whose leader epochs are older than ours is another one. A leader that keeps epochs knows its
-        # own, so of one not older than ours the answer would be an end: this one keeps none (messages of a format
-        # before epochs), or nobody names them. A spout that was right to go on would stop at each start.
-        if end == -1 and not 0 <= known < epoch:
-            log.warning(
-                "%s: whether its log was truncated is not known: %s keeps no leader epochs",
-                partition,
-                connection.broker,
-            )
-            return None
-        return end
-
-    def _await_leader(self, partition: Partition, known: int, epoch: int) -> None:
-        """Raise LeadersBehind while a newer leader may be heard of."""
-        # Rule: ask no older leader. It would answer that it knows no such epoch, and a whole log would be taken for
-        # another one. The epochs of one log never fall, so it is another one if no newer leader is found for long.
-        if not 0 <= known < epoch:
-            self._behind.pop(partition, None)
-            return
-        now = self._clock.monotonic()
-        before, since_s = self._behind.get(partition, (epoch, now))
-        since_s = since_s if before == epoch else now
-        self._behind[partition] = epoch, since_s
-        if now - since_s < BEHIND_S:
-            raise LeadersBehind(
-                f"{partition} was read under leader epoch {epoch}, and the cluster names the leader of epoch {known}: "
-                "another election is waited for."
-            )
 
     def _refuse_loss(self, partition: Partition, offset: int, decision: StartDecision) -> None:
         if decision.is_loss and self._config.fail_on_data_loss:

@@ -119,7 +119,7 @@ class KafkaSpout(Spout):
 
     @classmethod
     def exactly_once_problems(cls, kwargs: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-        """Yield the problem of offsets that no transaction of Kafka's can store."""
+        """Yield what no transaction of Kafka's can hold: offsets in ZooKeeper, dead letters."""
         if not isinstance(kwargs["spout_config"].offsets(), GroupOffsets):
             yield (
                 "topology.delivery is exactly-once, and this spout keeps its offsets in ZooKeeper: a transaction of "

@@ -35,11 +35,6 @@ class CommitRounds:
         self._written_s: dict[Partition, float] = {}
         self._complained: set[Partition] = set()
 
-    @property
-    def idle(self) -> bool:
-        """Whether no round is under way."""
-        return self._round is None
-
     def poll(self, managers: Iterable[PartitionManager], *, at_once: bool = False) -> None:
         """Continue the round under way, or begin one when it is due. Raises Deposed and UnusableOffset."""
         # A round never starts before the last one has ended: of two writes of one partition under way at once the older

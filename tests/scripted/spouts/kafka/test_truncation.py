@@ -17,7 +17,7 @@ from streamlet.kafka.protocol.messages.fetch import (
 )
 from streamlet.kafka.protocol.messages.metadata import MetadataTopic
 from streamlet.kafka.protocol.schema import ApiKey
-from streamlet.spouts.kafka import KafkaHosts, SpoutConfig, partition_opening
+from streamlet.spouts.kafka import KafkaHosts, SpoutConfig, epoch_ends
 from streamlet.spouts.kafka.errors import OffsetsLost
 from tests.scripted.fake_cluster import FakeCluster, Log
 from tests.spout_harness import read_all
@@ -179,7 +179,7 @@ def test_where_it_may_not_be_asked_reading_goes_on(log: Lines, spout: Any, caplo
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_opening, "BEHIND_S", 0.3)
+    monkeypatch.setattr(epoch_ends, "BEHIND_S", 0.3)
 
 
 def read_in_epoch_1(log: Lines, spout: Any, **settings: Any) -> Any:

@@ -55,7 +55,7 @@ class Rig:
         self.some: list[list[int]] = []
         """Places of parted deliveries that are over."""
         self.out = Outbound(
-            producer,
+            lambda: producer,
             60.0,
             lambda *row: self.watched.append(row),
             self.over.append,

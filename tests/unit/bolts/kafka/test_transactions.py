@@ -73,7 +73,7 @@ class Rig:
         self.it = Transactions(
             "topic 'out'",
             self.clock,
-            self._shared,
+            self._place(),
             lambda: None,
             self._write,
             lambda: self.said.append("drop"),
@@ -87,13 +87,14 @@ class Rig:
     def _write(self, batch: Any, refused: Sequence[int]) -> None:
         self.said.append(("write", batch.name, [*refused]))
 
-    def _shared(self) -> Any:
+    def _place(self) -> Any:
         def steps(heard: Callable[[], None]) -> Steps:
             return self.steps
 
         config = SimpleNamespace(transaction_timeout_ms=60_000)
         producer = SimpleNamespace(transaction_steps=steps, connections=lambda: "connections: 1 idle.", config=config)
-        return SimpleNamespace(producer=producer, leave=lambda wait_s: None)
+        shared = SimpleNamespace(producer=producer)
+        return SimpleNamespace(producer=producer, take=lambda: shared, leave=lambda wait_s: None)
 
     def tell(self, *kinds: str, number: int = 0) -> None:
         rows = [("lines", 0, 7, -1, "")]

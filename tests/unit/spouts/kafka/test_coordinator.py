@@ -21,6 +21,7 @@ from streamlet.spouts.kafka.coordinator import (
     Task,
     ZkCoordinator,
 )
+from streamlet.spouts.kafka.epoch_ends import LastLook
 from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved
 from streamlet.spouts.kafka.partition import (
     Broker,
@@ -31,7 +32,6 @@ from streamlet.spouts.kafka.partition import (
     SeveralTopics,
 )
 from streamlet.spouts.kafka.partition_counters import PartitionCounters
-from streamlet.spouts.kafka.partition_opening import LastLook
 from streamlet.spouts.kafka.spout_fetcher import FailedFetch
 
 A, B = Broker("a"), Broker("b")

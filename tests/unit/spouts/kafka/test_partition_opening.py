@@ -14,11 +14,12 @@ from streamlet.base.clock import ManualClock
 from streamlet.kafka.broker_errors import CoordinatorNotAvailable
 from streamlet.spouts.kafka.activity import Activity, Steps
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections, LogBounds
+from streamlet.spouts.kafka.epoch_ends import LastLook
 from streamlet.spouts.kafka.errors import OffsetsLost
 from streamlet.spouts.kafka.hosts import KafkaHosts
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
-from streamlet.spouts.kafka.partition_opening import LastLook, PartitionOpener, decide_stop
+from streamlet.spouts.kafka.partition_opening import PartitionOpener, decide_stop
 from streamlet.spouts.kafka.read_range import ReadPlace
 from streamlet.spouts.kafka.scheme import as_scheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig
