@@ -37,7 +37,7 @@ HELD_BY = {
     "conformance/test_node_store.py": ["coordination/node_store"],
     "docs/test_docs_command.py": ["cli/docs"],
     "real/backends/spark/test_spark_session.py": ["backends/spark/spark_session"],
-    "real/bolts/kafka/test_exactly_once.py": ["kafka/producer/transaction_steps", "spouts/kafka/exactly_once"],
+    "real/bolts/kafka/test_exactly_once.py": ["kafka/producer/transaction_steps"],
     "real/cli/test_dev_topics.py": ["cli/dev_produce", "cli/dev_topics"],
     "real/cli/test_dlq.py": ["cli/dlq"],
     "real/cli/test_offsets.py": ["cli/offsets"],
@@ -55,6 +55,7 @@ HELD_BY = {
     "scripted/cli/test_dev.py": ["devcluster/machine", "devcluster/resident"],
     "scripted/devcluster/test_jars.py": ["devcluster/installation"],
     "scripted/devcluster/test_jvm.py": ["devcluster/keeper"],
+    "scripted/spouts/kafka/test_truncation.py": ["spouts/kafka/epoch_ends"],
     "unit/spouts/kafka/test_spout_fetcher.py": ["spouts/kafka/read_sources"],
     "unit/kafka/protocol/test_messages.py": [
         f"kafka/protocol/messages/{theme}"
