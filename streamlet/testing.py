@@ -127,7 +127,7 @@ class Tester:
             clock=self.clock,
             rng=rng,
             report=self._note_error,
-            wake=lambda: None,
+            wake=lambda: self._loop.post(lambda: None),
             overrides=overrides,
             built=self._record,
         )

@@ -77,7 +77,7 @@ class InlineBackend:
             clock=self._clock,
             rng=random.Random(seed),
             report=complaints.report,
-            wake=lambda: None,
+            wake=lambda: loop.post(lambda: None),
             overrides=request.overrides,
             tell=tell,
         )
@@ -94,7 +94,7 @@ class InlineBackend:
                 loop.initialize()
                 loop.activate()
                 reason = self._turn_until_over(loop, request, observer, stop)
-                drained = self._drain(loop, request.conf, reason)
+                reason, drained = self._drain(loop, request.conf, reason, stop)
                 left = loop.left_over(settled=True)
                 clean = True
             except StreamletError:
@@ -132,26 +132,36 @@ class InlineBackend:
             if request.until_caught_up and sleep_s > 0 and loop.ledgers.caught_up():
                 return "caught_up"
 
-    def _drain(self, loop: WorkerLoop, conf: Mapping[str, Any], reason: str) -> bool:
+    def _drain(self, loop: WorkerLoop, conf: Mapping[str, Any], reason: str, stop: Stop) -> tuple[str, bool]:
+        """Work off open trees; return the reason of the end, and whether all is done."""
         loop.pause(DRAINING)
         timeout_s = conf["streamlet.drain.timeout.secs"]
         patient = timeout_s is None and reason == "caught_up"
-        waits_s = drain_limit_s(sum(loop.census.work_left()), loop.plan.longest_timeout_s(conf))
-        limit_s = timeout_s or (IDLE_DRAIN_S if patient else waits_s)
+        limit_s = IDLE_DRAIN_S if patient else self._drain_s(loop, conf)
         deadline, processed = self._clock.monotonic() + limit_s, 0
         while True:
             sleep_s = loop.turn()
             if sleep_s > 0 and loop.idle and not loop.ledgers.pending():
                 if loop.quiet == loop.quiet_steps:
-                    return not loop.ledgers.unfinished()
+                    return reason, not loop.ledgers.unfinished()
                 loop.be_quiet(loop.quiet + 1)
                 continue
             now, before, processed = self._clock.monotonic(), processed, loop.processed()
+            if stop.asked and reason != "interrupted":  # no more time than after any Ctrl-C (`Supervisor._shorten_end`)
+                reason, patient = "interrupted", False
+                deadline = min(deadline, now + self._drain_s(loop, conf))
             if patient and processed != before:
                 deadline = now + limit_s
             if now >= deadline:
-                return False
+                return reason, False
             loop.turn(min(sleep_s, END_LOOK_S))
+
+    def _drain_s(self, loop: WorkerLoop, conf: Mapping[str, Any]) -> float:
+        """Return the seconds that a drain may take that begins now."""
+        timeout_s: float | None = conf["streamlet.drain.timeout.secs"]
+        if timeout_s is not None:
+            return timeout_s
+        return drain_limit_s(sum(loop.census.work_left()), loop.plan.longest_timeout_s(conf))
 
     def _status(self, loop: WorkerLoop, state: str, left: Mapping[str, int] = {}) -> RunStatus:
         loop.ledgers.note_open()

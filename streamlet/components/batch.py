@@ -81,6 +81,10 @@ class Batch:
             self._rows = [*self._rows]
         return self._rows
 
+    def peek(self) -> list[list[Any]]:
+        """Return the values of each tuple, and change nothing: for a thread that is not the bolt's."""
+        return [*self._rows]
+
     @property
     def tuples(self) -> list[Tuple]:
         """The tuples: to ack, fail or anchor to one apart from the rest."""

@@ -73,7 +73,7 @@ class BatchingBolt(Bolt):
             self.process_batches()
 
     def process_batches(self) -> None:
-        """Process all batches now. Raises BatchFailed of the first that failed, after all of them."""
+        """Process all batches now. Raises BatchFailed of the last that failed, after all of them."""
         batches, self._batches = self._batches, {}
         failures: list[BatchFailed] = []
         for key, tups in batches.items():
@@ -89,8 +89,10 @@ class BatchingBolt(Bolt):
                     self.ack(tup)
             finally:
                 self._batch = []
+        for failed in failures[:-1]:
+            self._complain(failed, None)
         if failures:
-            raise failures[0]
+            raise failures[-1]
 
     def _failed(self, key: Any, tups: list[Tuple], error: BaseException) -> BatchFailed:
         for tup in tups if self._fails_batches else ():
@@ -111,6 +113,7 @@ class BatchingBolt(Bolt):
         cls = type(self)
         self._acks_batches, self._fails_batches, anchors_batches = cls.auto_ack, cls.auto_fail, cls.auto_anchor
         self._batches, self._batch, self._ticks = {}, [], 0
+        self._complain = port.complain
         send, send_many = port.emit, port.emit_many
 
         def emit(

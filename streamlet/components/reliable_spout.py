@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
+from streamlet.components.columns import Columns
 from streamlet.components.component import TaskPort
 from streamlet.components.spout import FailReason, Spout, SpoutPort
 
@@ -114,6 +115,16 @@ class ReliableSpout(Spout):
                 "failed. Only one of the two could be replayed: give each tuple an id of its own"
             )
 
+    def _refuse_ids(self, ids: Sequence[Hashable]) -> None:
+        """Refuse ids that are missing, open or there twice. Raises ValueError."""
+        if None in ids:
+            raise ValueError(_NO_ID)
+        for tup_id in ids:
+            if tup_id in self.unacked_tuples:
+                self._emitted_again(tup_id)
+        if len({*ids}) < len(ids):
+            raise ValueError("emit_each was given one tup_id twice. Give each tuple an id of its own")
+
     def has_unfinished(self) -> bool:
         """Tell whether any message is neither acked nor given up."""
         return bool(self.unacked_tuples)
@@ -136,12 +147,13 @@ class ReliableSpout(Spout):
         self._clock: Clock = port.clock
         self._waiting: set[Hashable] = set()
         spout_port = cast(SpoutPort, port)
-        here, from_other_thread, many_from_other_thread = (
+        here, from_other_thread, many_from_other_thread, each_from_other_thread = (
             spout_port.here,
             spout_port.emit_from_other_thread,
             spout_port.emit_many_from_other_thread,
+            spout_port.emit_each_from_other_thread,
         )
-        send, send_many = port.emit, spout_port.emit_many
+        send, send_many, send_each = port.emit, spout_port.emit_many, spout_port.emit_each
         waiting, flat, make = self._waiting, _FLAT, tuple.__new__
 
         # Kept only once it was sent: what an emit refused is nothing to wait for.
@@ -187,9 +199,16 @@ class ReliableSpout(Spout):
             self.unacked_tuples[tup_id] = Unacked([*map(_copied, kept)], stream, many=True)
 
         def emit_each(tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> bool:
-            for tup, tup_id in zip(tuples, tup_ids, strict=True):
-                emit(tup, tup_id)
-            return False
+            rows, ids = tuples if isinstance(tuples, Columns) else [*tuples], [*tup_ids]
+            self._refuse_ids(ids)
+            if not here():
+                each_from_other_thread(emit_each, rows, ids)
+                return False
+            as_set = send_each(rows, ids)
+            waiting.difference_update(ids)
+            for row, tup_id in zip(rows, ids, strict=True):
+                self.unacked_tuples[tup_id] = Unacked(_copied([*row]), None)
+            return as_set
 
         vars(self).update(emit=emit, emit_many=emit_many, emit_each=emit_each)
 

@@ -179,13 +179,6 @@ def _name(component: ComponentDef) -> Iterator[Finding]:
         yield "Names that begin with two underscores are streamlet's own.", "Give it another name."
 
 
-HOOKS = (
-    *("initialize", "process", "process_batch", "process_tick", "cleanup"),
-    *("next_tuple", "ack", "ack_many", "fail", "fail_many", "activate", "deactivate", "close"),
-    *("fileno", "on_timer", "unfinished_count", "caught_up", "partition_status", "given_up", "replay"),
-)
-"""Methods that a component may override: what they do, or answer, comes of a plain call."""
-
 # A call of a coroutine or generator runs none of it: the tuple would be acked and nothing done.
 NEVER_RUN: dict[str, Callable[[Any], bool]] = {
     "async": inspect.iscoroutinefunction,
@@ -229,18 +222,27 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
     if by_batch is not None and by_batch():
         yield from _batches(cls, shown)
     yield from uncalled(cls, component.kind)
-    # Only methods that a class of ours has are hooks; a user's own method may have any name and kind.
-    ours = {name for base in cls.__mro__ if base.__module__.startswith("streamlet.") for name in vars(base)}
     # A call of a coroutine or generator function runs none of it: its tuple would be acked unprocessed, and an async
     # caught_up, whose coroutine object is true, would end a run before its first tuple.
-    for name in HOOKS:
-        method = getattr(cls, name, None) if name in ours else None
-        kind = next((kind for kind, test in NEVER_RUN.items() if test(method)), None)
-        if kind is not None:
+    for name, base in _hooks(cls).items():
+        kind = _never_run(getattr(cls, name, None))
+        if kind is not None and _never_run(getattr(base, name, None)) is None:
             yield (
                 f"The method {name} of {shown} is {kind}: calling it runs nothing, and its work would count as done.",
                 "Make it a plain method; run coroutines with asyncio.run inside it.",
             )
+
+
+def _hooks(cls: Any) -> dict[str, type]:
+    """Return the names a class may override, with their owners."""
+    # Only methods that a class of ours has are hooks; a user's own method may have any name and kind.
+    ours = [base for base in cls.__mro__ if base.__module__.startswith("streamlet.")]
+    return {name: base for base in reversed(ours) for name in vars(base) if not name.startswith("_")}
+
+
+def _never_run(method: Any) -> str | None:
+    """Return the kind of a method whose call runs nothing; None: a plain one."""
+    return next((kind for kind, test in NEVER_RUN.items() if test(method)), None)
 
 
 def _batches(cls: Any, shown: str) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -652,3 +652,57 @@ def test_a_tuple_keeps_its_stream_in_a_topology() -> None:
 def test_what_a_topology_tester_cannot_take_is_refused(arguments: Any, options: Any, text: str) -> None:
     with pytest.raises(BadInput, match=text):
         TopologyTester(*arguments, **options)
+
+
+class OnDemand(Spout):
+    outputs = ["number"]
+    wanted: ClassVar[list[int]] = []
+
+    def next_tuple(self) -> None:
+        if self.wanted:
+            self.emit([self.wanted[0]], tup_id=self.wanted.pop(0))
+
+
+class Beats(Bolt):
+    outputs = ["beat"]
+
+    def process(self, tup: Tuple) -> None: ...
+
+    def process_tick(self, tup: Tuple) -> None:
+        self.emit([1])
+
+
+class Demands(Bolt):
+    """Has work for a spout, and has the loop ask it."""
+
+    def process(self, tup: Tuple) -> None:
+        OnDemand.wanted.append(1)
+        self.context.wake()
+
+
+def test_a_component_that_wakes_the_loop_has_something_left_to_do() -> None:
+    """The spouts of this turn have been asked already: without a further turn nobody would look."""
+
+    class Waking(Topology):
+        numbers = OnDemand.spec()
+        beats = Beats.spec(inputs=[numbers], config={"topology.tick.tuple.freq.secs": 1})
+        demands = Demands.spec(inputs=[beats])
+
+    with TopologyTester(Waking) as tester:
+        tester.advance(1.0)
+        assert tester.acked("numbers") == [1]
+
+
+def test_emit_each_in_close_is_refused() -> None:
+    """It would open trees that nobody sends."""
+
+    class Late(OnDemand):
+        def close(self) -> None:
+            self.emit_each([[1]], [1])
+
+    class Closing(Topology):
+        late = Late.spec()
+
+    tester = TopologyTester(Closing)
+    with pytest.raises(ValueError, match="emitted while it was closed"):
+        tester.close()

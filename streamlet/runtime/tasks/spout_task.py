@@ -7,7 +7,7 @@ before anything of it is sent, so a delta for an unknown root is late, never ear
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Sized
 from functools import partial, reduce
 from itertools import chain, islice
 from operator import xor
@@ -228,15 +228,13 @@ class SpoutTask:
         """Emit tuples on the default stream, a tree each. Any thread.
 
         None of them unless all can travel. Returns whether they are one set: ``ack_many`` gets ``tup_ids`` back whole
-        then, if none of them fails.
+        then, if none of them fails. False on another thread, where that is not known yet.
         """
         rows = tuples if isinstance(tuples, Columns) else [*tuples]
         ids: Sequence[Hashable] = tup_ids if isinstance(tup_ids, MessageIds) else [*tup_ids]
-        if len(rows) != len(ids):
-            raise BadEmit(f"{self.emitter.component} called emit_each with {len(rows)} tuples and {len(ids)} ids.")
+        self._compare(rows, ids)
         if not self.here():
-            for row, tup_id in zip(rows, ids, strict=True):
-                self.emit_from_other_thread(self.emit, row, tup_id, None, None, False)
+            self.emit_each_from_other_thread(self.emit_each, rows, ids)
             return False
         routes = self.emitter.routes(None, None)
         named = isinstance(ids, MessageIds) or None not in ids
@@ -253,6 +251,10 @@ class SpoutTask:
             some = slice(first, first + SET_TREES)
             self._send_each(columns[some], ids[some], routes)
         return False
+
+    def _compare(self, rows: Sized, ids: Sized) -> None:
+        if len(rows) != len(ids):
+            raise BadEmit(f"{self.emitter.component} called emit_each with {len(rows)} tuples and {len(ids)} ids.")
 
     def _send_each(self, columns: Columns, ids: Sequence[Hashable], routes: StreamRoutes) -> bool:
         as_one = self._as_sets and len(ids) >= FEW
@@ -313,6 +315,15 @@ class SpoutTask:
         """Hand another thread's ``emit_many`` over to the loop."""
         rows = [self.calls.row(self.emitter, values, stream, None, False) for values in tuples]
         self.calls.put(partial(emit_many, rows, tup_id, stream), "emit_many")
+
+    def emit_each_from_other_thread(
+        self, emit_each: Callable[..., bool], rows: list[Sequence[Any]] | Columns, ids: Sequence[Hashable]
+    ) -> None:
+        """Hand another thread's ``emit_each`` over to the loop."""
+        self._compare(rows, ids)
+        # As one call, and after all rows were looked at: else a bad one, or no room, would come after some were taken.
+        copied = [self.calls.row(self.emitter, row, None, None, False) for row in rows]
+        self.calls.put(partial(emit_each, copied, ids), "emit_each")
 
     def _open(self, rows: Sequence[tuple[Outbox, list[Any]]], tup_id: Hashable | None, stream: str) -> None:
         self.emits += 1

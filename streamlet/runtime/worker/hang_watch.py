@@ -25,13 +25,23 @@ MOST_FRAMES = 12
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at the loop: the task that is called (0: none), which method, since when, and its tuple's values."""
+    """One look at the loop: the task that is called (0: none), which method, since when, and on what."""
 
     task: int
     call: str
     began: float
     held: Any
-    """The present tuple's own list of values, compared by identity: a slice has one beginning for many tuples."""
+    """The present batch, or the present tuple's own list of values.
+
+    Compared by identity: a slice has one beginning for many tuples.
+    """
+
+    @property
+    def held_text(self) -> str:
+        """The values at work, shortened."""
+        # Rule: what the loop's thread has in hand is read here, and nothing of it is made or changed: not the rows of a
+        # batch, which its bolt may never ask for.
+        return shortened(self.held.peek() if isinstance(self.held, Batch) else self.held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +96,8 @@ def present_call(in_hand: InHand, tasks: Mapping[int, LiveTask]) -> tuple[Look, 
     task, call = words[TASK], CALLS[min(words[CALL], len(CALLS) - 1)]
     live = tasks.get(task)
     tup = live.run.present if live is not None and isinstance(live.run, BoltTask) and call == CALLS[0] else None
-    values = tup.rows if isinstance(tup, Batch) else None if tup is None else tup.values
-    return Look(task, call, in_hand.times[BEGAN], values), tup
+    held = tup.values if isinstance(tup, Tuple) else tup
+    return Look(task, call, in_hand.times[BEGAN], held), tup
 
 
 def call_text(hang: Hang, tup: Tuple | Batch | None, task_name: str) -> str:
@@ -96,7 +106,7 @@ def call_text(hang: Hang, tup: Tuple | Batch | None, task_name: str) -> str:
     As ``process of count (task 3) for 41 s on a tuple from lines, ['a']``.
     """
     what = f"a batch of {len(tup):,} tuples" if isinstance(tup, Batch) else "a tuple"
-    on = "" if tup is None else f" on {what} from {tup.component}, {shortened(hang.look.held)}"
+    on = "" if tup is None else f" on {what} from {tup.component}, {hang.look.held_text}"
     return f"{hang.look.call} of {task_name} for {hang.seconds:.0f} s{on}"
 
 

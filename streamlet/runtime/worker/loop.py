@@ -91,7 +91,7 @@ Trace = Callable[[Run], None]
 
 
 def _emit_after_close(*args: Any, **more: Any) -> None:
-    raise BadEmit("it emitted while it was closed: nothing is delivered any more. Emit in process or process_tick")
+    raise BadEmit("it emitted while it was closed: nothing is delivered any more. Emit while tuples flow")
 
 
 def _too_large_error(component: str, stream: str) -> StreamletError:
@@ -353,7 +353,8 @@ class WorkerLoop:
         # Bolts first: a spout's last commit may wait for a store that is gone until the worker is killed, and then no
         # cleanup would run. What a cleanup writes is nowhere else.
         for live in sorted(self.tasks.values(), key=lambda live: isinstance(live.run, SpoutTask)):
-            vars(live.component).update(emit=_emit_after_close, emit_many=_emit_after_close)
+            emits = ("emit", "emit_many", "emit_each") if isinstance(live.run, SpoutTask) else ("emit", "emit_many")
+            vars(live.component).update(dict.fromkeys(emits, _emit_after_close))
             acts += [(live.plan.task_id, "cleanup", live.component.cleanup)] if clean else []
         self._refuse_calls(object, "after the run had closed. It was not taken.")
         spouts = [(live.plan.task_id, live.run) for live in self.tasks.values() if isinstance(live.run, SpoutTask)]

@@ -44,7 +44,7 @@ from streamlet.runtime.links.server import LinkServer, new_socket_name
 from streamlet.runtime.links.silence import LOOK_S
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.building import WorkerContext, component_names
-from streamlet.runtime.tasks.in_hand import InHand, shortened
+from streamlet.runtime.tasks.in_hand import InHand
 from streamlet.runtime.tasks.user_errors import Complaints, exited, memory_limit
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
@@ -491,7 +491,7 @@ class Worker:
         if hang.first:
             self._tell_hang(hang, tup)
         self._ask_for_replacement(hang, tup)
-        held = "" if tup is None else shortened(look.held)
+        held = "" if tup is None else look.held_text
         return [{"task": look.task, "call": look.call, "seconds": hang.seconds, "tuple": held}]
 
     def _tell_hang(self, hang: Hang, tup: Tuple | Batch | None) -> None:

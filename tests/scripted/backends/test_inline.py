@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, ClassVar
 
 import pytest
 
 from streamlet import BadInput, Batch, Bolt, Grouping, ReliableSpout, Spout, Topology, TopologyContext, Tuple
+from streamlet.backends import inline
 from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.inline import InlineBackend
-from streamlet.backends.outcome import TreesFailed
+from streamlet.backends.outcome import TreesFailed, TuplesLeft
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import StreamletError
 from streamlet.model.settings import resolve
@@ -410,3 +412,54 @@ def test_a_bolt_may_collect_nearly_all_tuples_that_may_be_open(topology: Any) ->
     request = RunRequest(spec, resolve(spec.config, conf), seconds=20.0, until_caught_up=True)
     result = InlineBackend().run(request, Watcher(), Stop())
     assert result.reason == "caught_up" and result.components["together"].failed == 0
+
+
+class AtOnce(Spout):
+    outputs = ["number"]
+    over = False
+
+    def next_tuple(self) -> None:
+        if not self.over:
+            self.over = True
+            self.emit_many([[n] for n in range(200)])
+
+    def caught_up(self) -> bool:
+        return self.over
+
+
+class NowAndThen(Bolt):
+    """Takes a tuple each 20 ms, and asks for the end of the run at the tenth."""
+
+    timer_interval_s = 0.02
+    stop: ClassVar[Stop]
+    seen: ClassVar[int]
+
+    def bind(self, port: Any) -> None:
+        super().bind(port)
+        self.rest = port.rest
+
+    def process(self, tup: Tuple) -> None:
+        type(self).seen += 1
+        if self.seen == 10:
+            self.stop.ask()
+        self.rest(True)
+        time.sleep(0.005)  # so that a slice has one tuple
+
+    def on_timer(self) -> None:
+        self.rest(False)
+
+
+class Resting(Topology):
+    at_once = AtOnce.spec()
+    now_and_then = NowAndThen.spec(inputs=[at_once])
+
+
+def test_a_stop_shortens_the_drain_of_a_run_that_has_caught_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bolts go on: without a look at the stop it would drain to its end, however long that takes."""
+    monkeypatch.setattr(inline, "drain_limit_s", lambda wait_s, timeout_s: 0.2)
+    NowAndThen.stop, NowAndThen.seen = Stop(), 0
+    spec = Resting.__topology__
+    request = RunRequest(spec, resolve(spec.config, {"streamlet.until.caught.up": True}), until_caught_up=True)
+    with pytest.raises(TuplesLeft) as left:
+        InlineBackend().run(request, Watcher(), NowAndThen.stop)
+    assert left.value.result.reason == "interrupted" and 10 <= NowAndThen.seen < 200

@@ -81,6 +81,17 @@ def test_what_a_batch_raises_goes_along_with_the_tuples_it_fails(monkeypatch: py
     assert told == [(["bad"], "no such word")]
 
 
+def test_each_batch_that_fails_at_a_tick_is_told() -> None:
+    class ByNumber(Totals):
+        def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+            raise ValueError(key)
+
+    with BoltTester(ByNumber, conf=TICKS, raise_errors=False) as tester:
+        tester.give("a", "b", "c")
+        tester.tick()
+        assert [str(raised.error.__cause__) for raised in tester.errors] == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize(
     ("roots", "said"),
     [

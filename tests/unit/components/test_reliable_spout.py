@@ -36,7 +36,11 @@ class Port:
     def emit_many(self, tuples: Any, tup_id: Hashable | None = None, stream: str | None = None) -> None:
         self.sent.append(([list(values) for values in tuples], tup_id, stream))
 
-    def emit_each(self, tuples: Any, tup_ids: Any) -> None: ...
+    def emit_each(self, tuples: Any, tup_ids: Any) -> bool:
+        if self.refuse:
+            raise ValueError("cannot travel")
+        self.sent += [(list(values), tup_id, None, None) for values, tup_id in zip(tuples, tup_ids, strict=True)]
+        return True
 
     def room(self) -> int:
         return 1
@@ -53,6 +57,8 @@ class Port:
     def emit_from_other_thread(self, *call: Any) -> None: ...
 
     def emit_many_from_other_thread(self, *call: Any) -> None: ...
+
+    def emit_each_from_other_thread(self, *call: Any) -> None: ...
 
 
 class Kept(ReliableSpout):
@@ -252,3 +258,27 @@ def test_each_message_of_emit_each_comes_again_alone(bound: tuple[Kept, Port]) -
     spout.emit_each([[1], [2]], ["a", "b"])
     assert [sent[:2] for sent in port.sent] == [([1], "a"), ([2], "b")]
     assert list(spout.unacked_tuples) == ["a", "b"]
+
+
+@pytest.mark.parametrize("ids", [["a", "b", "open"], ["a", None, "c"], ["a", "b", "a"]])
+def test_emit_each_emits_nothing_where_one_of_its_ids_may_not_be(bound: tuple[Kept, Port], ids: list[Any]) -> None:
+    spout, port = bound
+    spout.emit([0], tup_id="open")
+    with pytest.raises(ValueError, match="tup_id"):
+        spout.emit_each([[1], [2], [3]], ids)
+    assert len(port.sent) == 1 and list(spout.unacked_tuples) == ["open"]
+    port.refuse = True
+    with pytest.raises(ValueError, match="cannot travel"):
+        spout.emit_each([[1]], ["a"])
+    assert list(spout.unacked_tuples) == ["open"]
+
+
+def test_emit_each_may_emit_what_failed_again(bound: tuple[Kept, Port]) -> None:
+    spout, port = bound
+    spout.emit([1], tup_id="a")
+    spout.fail_many(["a"])
+    assert spout.emit_each([[2], [3]], ["a", "b"]) is True
+    port.clock.advance(60.0)
+    while spout.replay():
+        pass
+    assert [values for values, *_ in port.sent] == [[1], [2], [3]]

@@ -306,7 +306,11 @@ def test_a_method_whose_call_runs_none_of_it(cls: type[Bolt], kind: str) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["caught_up", "ack_many", "fail_many", "close", "on_timer", "fileno", "unfinished_count", "given_up"]
+    "name",
+    [
+        *("caught_up", "ack_many", "fail_many", "close", "on_timer", "fileno", "unfinished_count", "given_up"),
+        *("on_drain", "begin_close", "pause_parts", "may_send", "kept_bytes", "lasting_id", "given_up_count"),
+    ],
 )
 def test_a_hook_of_a_spout_whose_call_runs_none_of_it(name: str) -> None:
     """A coroutine is true: a spout with an async caught_up would have caught up before it began."""

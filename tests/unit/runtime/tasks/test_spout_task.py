@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import random
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import Any
 
@@ -12,11 +13,12 @@ import pytest
 from streamlet import ReliableSpout, Spout, Stream
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import ManualClock
-from streamlet.base.errors import BadEmit, ValueCannotTravel
+from streamlet.base.errors import BadEmit, NoRoom, ValueCannotTravel
 from streamlet.components.spout import FailReason, MessageIds
 from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.in_hand import message_key
+from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.spout_task import FEW, SpoutTask
 from streamlet.tracking.census import CensusResult
 from streamlet.tracking.roots import are_one_set, entry_of
@@ -43,6 +45,10 @@ class Scripted(Spout):
     def fail(self, tup_id: Any) -> None:
         self.heard.append(("fail", tup_id))
         self.reasons.append((self.fail_reason, self.fail_final))
+
+
+class Replaying(ReliableSpout):
+    def next_tuple(self) -> None: ...
 
 
 class Rig:
@@ -573,3 +579,42 @@ def test_without_a_limit_of_deaths_all_is_sent() -> None:
     rig = Rig(crashes={message_key("a"): 9}, most_crashes=0)
     rig.turn(emit(1, "a"))
     assert len(rig.emitted()) == 1 and not rig.spout.heard
+
+
+def emit_elsewhere(rig: Rig, rows: list[Any], ids: Any) -> bool:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(rig.spout.emit_each, rows, ids).result()
+
+
+@pytest.mark.parametrize("spout", [Scripted, Replaying])
+def test_emit_each_on_another_thread_takes_all_rows_or_none(spout: type[Spout]) -> None:
+    """A bad row, or no room, after the first were taken: the caller would send them a second time."""
+    rig = Rig(spout=spout(), calls=TaskCalls(OtherThreads(most=1, wait_s=0.0), "spout"))
+    with pytest.raises(ValueCannotTravel):
+        emit_elsewhere(rig, [[1], [2], [{3}]], ["a", "b", "c"])
+    with pytest.raises((BadEmit, ValueError)):
+        emit_elsewhere(rig, [[1], [2]], ["a"])
+    assert len(rig.task.calls) == 0
+    emit_elsewhere(rig, [[1], [2], [3]], ["a", "b", "c"])
+    with pytest.raises(NoRoom):
+        emit_elsewhere(rig, [[4], [5]], ["d", "e"])
+    for call in rig.task.calls.take(9, emits=True):
+        call()
+    assert [row for _, _, row in rig.emitted()] == [[1], [2], [3]]
+    assert [*rig.task.pending.ids.values()] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("spout", [Scripted, Replaying])
+def test_emit_each_emits_no_row_where_one_cannot_travel(spout: type[Spout]) -> None:
+    rig = Rig(spout=spout())
+    with pytest.raises(ValueCannotTravel):
+        rig.spout.emit_each([[1], [2], [{3}]], ["a", "b", "c"])
+    assert rig.emitted() == [] and len(rig.task.pending) == 0
+
+
+def test_what_another_thread_emits_at_once_is_a_set_too() -> None:
+    rig = Rig(by_batch=True, may_join=True)
+    assert emit_elsewhere(rig, [[n] for n in range(FEW)], range(FEW)) is False, "not known yet"
+    for call in rig.task.calls.take(9, emits=True):
+        call()
+    assert are_one_set([root for root, _, _ in rig.emitted()])

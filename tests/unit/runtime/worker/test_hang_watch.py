@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
+from typing import Any
 
-from streamlet.runtime.worker.hang_watch import HangWatch, Look, stack_of
+from streamlet import Bolt, Stream
+from streamlet.components.columns import Columns
+from streamlet.runtime.tasks.in_hand import TASK
+from streamlet.runtime.worker.hang_watch import Hang, HangWatch, Look, call_text, present_call, stack_of
+from tests.unit.runtime.tasks.bolt_rig import Rig
 
 ROW, OTHER = ["a"], ["a"]
 
@@ -80,3 +86,24 @@ def test_a_stack_begins_at_the_users_code() -> None:
     thread.join()
     assert "lock_that_nobody_opens" in text and text.lstrip().startswith("File")
     assert stack_of(thread.ident) == ""
+
+
+def test_a_look_at_a_batch_leaves_it_as_it_is() -> None:
+    """It is taken by another thread, at each heartbeat: the bolt may be reading the batch's columns."""
+    looks: list[Any] = []
+
+    class Looks(Bolt):
+        def process_batch(self, batch: Any) -> None:
+            batch._rows = Columns([[*batch.values(0)]])
+            looks.extend(present_call(rig.task.in_hand, {7: SimpleNamespace(run=rig.task)}) for _ in range(2))  # type: ignore[dict-item]
+            (first, tup), (second, _) = looks
+            assert first.held is second.held is tup is batch
+            assert call_text(Hang(first, 3.0, True), tup, "looks") == (
+                "process of looks for 3 s on a batch of 2 tuples from source, [['a'], ['b']]"
+            )
+            assert isinstance(batch._rows, Columns)
+
+    rig = Rig(Looks(), (Stream(["v"]),))
+    rig.task.task_id = 7
+    rig.run((0, ["a"]), (0, ["b"]))
+    assert len(looks) == 2 and not rig.reported and rig.task.in_hand.words[TASK] == 7
