@@ -56,6 +56,7 @@ HELD_BY = {
     "scripted/devcluster/test_jars.py": ["devcluster/installation"],
     "scripted/devcluster/test_jvm.py": ["devcluster/keeper"],
     "scripted/spouts/kafka/test_truncation.py": ["spouts/kafka/epoch_ends"],
+    "unit/spouts/kafka/test_manager.py": ["spouts/kafka/read_buffer"],
     "unit/spouts/kafka/test_spout_fetcher.py": ["spouts/kafka/read_sources"],
     "unit/kafka/protocol/test_messages.py": [
         f"kafka/protocol/messages/{theme}"

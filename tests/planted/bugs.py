@@ -212,7 +212,7 @@ BUGS = (
     # -- the spout's ledger and its positions
     Bug(
         "a failed offset does not hold the commit",
-        "spouts/kafka/manager.py",
+        "spouts/kafka/offset_ledger.py",
         "        return min(lowest, low[0]) if low else lowest\n",
         "        return lowest\n",
         SPOUT,
@@ -247,14 +247,14 @@ BUGS = (
     ),
     Bug(
         "damaged bytes are passed over",
-        "spouts/kafka/manager.py",
+        "spouts/kafka/read_buffer.py",
         "                    self.refetch()\n                    raise\n",
         "                    self._fetched.popleft()\n                    continue\n",
         SPOUT,
     ),
     Bug(
         "records behind the fixed end are emitted",
-        "spouts/kafka/manager.py",
+        "spouts/kafka/read_buffer.py",
         "for offset in self.waiting.cut(self._end):",
         "for offset in self.waiting.cut(self._end + 1):",
         SPOUT,
@@ -420,7 +420,7 @@ BUGS = (
     ),
     Bug(
         "what follows a damaged batch is not fetched again",
-        "spouts/kafka/manager.py",
+        "spouts/kafka/read_buffer.py",
         "self._fetch_again_from(self._batch_end)",
         "self._fetch_again_from(self.position)",
         SPOUT,
@@ -549,14 +549,14 @@ BUGS = (
     ),
     Bug(
         "a set: a parted one is acked as a whole",
-        "spouts/kafka/manager.py",
+        "spouts/kafka/offset_ledger.py",
         "if found is None or found[0] is not offsets:\n            return False",
         "if found is None:\n            return True",
         SPOUT,
     ),
     Bug(
         "a set: an offset in it does not hold the commit",
-        "spouts/kafka/manager.py",
+        "spouts/kafka/offset_ledger.py",
         "min(next(iter(self._first), self.position), next(iter(self._sets), self.position))",
         "next(iter(self._first), self.position)",
         SPOUT,

@@ -33,7 +33,8 @@ from streamlet.spouts.kafka.activity import Steps, WaitUntil
 from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartitionConnections, LogBounds
 from streamlet.spouts.kafka.epoch_ends import EpochEnds, LastLook
 from streamlet.spouts.kafka.errors import LeadersBehind, OffsetsLost
-from streamlet.spouts.kafka.manager import EmitLimits, OffsetLedger, PartitionManager
+from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
+from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import OffsetRange, Partition
 from streamlet.spouts.kafka.partition_counters import PartitionCounters
 from streamlet.spouts.kafka.read_range import OFFSET, ReadPlace

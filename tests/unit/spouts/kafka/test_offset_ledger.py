@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from streamlet.spouts.kafka.manager import LedgerViolation, OffsetLedger
+from streamlet.spouts.kafka.offset_ledger import LedgerViolation, OffsetLedger
 
 
 class Oracle:

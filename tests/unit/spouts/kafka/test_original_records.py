@@ -6,7 +6,7 @@ import pytest
 
 from streamlet.kafka.records.record_batch import BatchHeader, RecordBatch
 from streamlet.spouts.kafka import original_records
-from streamlet.spouts.kafka.manager import OffsetLedger
+from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.original_records import OriginalRecords
 from streamlet.spouts.kafka.partition import Partition
 

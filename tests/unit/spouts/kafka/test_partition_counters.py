@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamlet.spouts.kafka.manager import OffsetLedger
+from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import OffsetRange
 from streamlet.spouts.kafka.partition_counters import PartitionCounters
 

@@ -20,7 +20,8 @@ from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.protocol.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 from streamlet.kafka.records.record_batch import HEADER
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
-from streamlet.spouts.kafka.manager import EmitLimits, OffsetLedger, PartitionManager
+from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
+from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.read_sources import NEARER_S
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager

@@ -12,7 +12,8 @@ from streamlet.base.clock import ManualClock
 from streamlet.base.errors import StreamletError
 from streamlet.spouts.kafka.activity import Steps
 from streamlet.spouts.kafka.errors import Deposed
-from streamlet.spouts.kafka.manager import EmitLimits, OffsetLedger, PartitionManager
+from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
+from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import StringScheme
