@@ -55,6 +55,7 @@ HELD_BY = {
     "scripted/cli/test_dev.py": ["devcluster/machine", "devcluster/resident"],
     "scripted/devcluster/test_jars.py": ["devcluster/installation"],
     "scripted/devcluster/test_jvm.py": ["devcluster/keeper"],
+    "scripted/bolts/kafka/test_shared_producer.py": ["kafka/producer/topic_wait"],
     "scripted/spouts/kafka/test_truncation.py": ["spouts/kafka/epoch_ends"],
     "unit/spouts/kafka/test_manager.py": ["spouts/kafka/read_buffer"],
     "unit/spouts/kafka/test_spout_fetcher.py": ["spouts/kafka/read_sources"],

@@ -7,7 +7,6 @@ producer, which then ends by itself.
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from typing import Any
 
@@ -15,12 +14,7 @@ from streamlet.bolts.kafka.errors import BoltCannotStart, OutputTopicMissing
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.producer import Producer, ProducerConfig
-
-LOOK_S = 0.02
-"""Seconds between two looks whether the topic is known, at a start."""
-
-UNKNOWN_S = 3.0
-"""Seconds that brokers must say that there is no such topic: of one just made, not all know at once."""
+from streamlet.kafka.producer.topic_wait import await_topic
 
 # Tasks of one worker share a thread, but a program may have several inline runs in threads of its own.
 _lock = threading.Lock()
@@ -38,23 +32,9 @@ class SharedProducer:
 
     def await_topic(self, topic: str, limit_s: float) -> None:
         """Wait until the topic's partitions are known. Raises BoltCannotStart, OutputTopicMissing, KafkaError."""
-        deadline = time.monotonic() + limit_s
-        believed = deadline
-        while True:
-            try:
-                self.producer.partitions_for(topic)
-                return
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                now = time.monotonic()
-                if isinstance(error, UnknownTopicOrPartition):
-                    believed = min(believed, now + UNKNOWN_S)
-                else:
-                    believed = deadline
-                if now >= believed:
-                    raise self._no_topic(topic, limit_s, error) from error
-            time.sleep(LOOK_S)
+        error = await_topic(self.producer, topic, limit_s)
+        if error is not None:
+            raise self._no_topic(topic, limit_s, error) from error
 
     def _no_topic(self, topic: str, limit_s: float, error: KafkaError) -> Exception:
         if isinstance(error, UnknownTopicOrPartition):

@@ -2,7 +2,8 @@
 
 For users: ``streamlet docs producer`` and ``streamlet docs expired-batches``. Reading order is import order. Pure:
 ``producer_batch`` (states, sequences), ``accumulator``, ``partitioners``, ``transaction_requests``, ``transaction``,
-``batch_ledger`` (decisions). With threads and sockets: ``record_future``, ``sender``, ``append``, ``producer``.
+``batch_ledger`` (decisions). With threads and sockets: ``record_future``, ``sender``, ``append``, ``producer``,
+``topic_wait``.
 """
 
 from typing import TYPE_CHECKING

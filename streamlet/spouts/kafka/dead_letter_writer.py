@@ -22,6 +22,7 @@ from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import BatchExpired, ProducerClosed
 from streamlet.kafka.producer.record_future import FailedRecords, FutureRecordMetadata, call_when_over
+from streamlet.kafka.producer.topic_wait import await_topic
 from streamlet.spouts.kafka.dead_letter import GivenUp, RunStamp, headers_of
 from streamlet.spouts.kafka.errors import DeadLetterRefused, DeadLettersCannotStart, NoDeadLetterTopic
 from streamlet.spouts.kafka.manager import PartitionManager
@@ -43,12 +44,6 @@ TELL_AGAIN_S = 60.0
 
 OFFER_AGAIN_S = 0.1
 """Seconds until letters that the producer did not take are offered again."""
-
-UNKNOWN_S = 3.0
-"""Seconds that brokers must say that there is no such topic: of one just made, not all know at once."""
-
-LOOK_S = 0.02
-"""Seconds between two looks whether the topic is known, at a start."""
 
 
 @dataclass(slots=True, eq=False)
@@ -94,21 +89,10 @@ class DeadLetterWriter:
 
         Raises NoDeadLetterTopic, DeadLettersCannotStart.
         """
-        deadline = time.monotonic() + limit_s
-        believed = deadline
-        while True:
-            try:
-                self._producer.partitions_for(self.topic)
-                return
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                missing, now = isinstance(error, UnknownTopicOrPartition), time.monotonic()
-                believed = min(believed, now + UNKNOWN_S) if missing else deadline
-                if now >= believed:
-                    kind = NoDeadLetterTopic if missing else DeadLettersCannotStart
-                    raise kind(self.topic, self._stamp.spout, self._producer.connections()) from error
-            time.sleep(LOOK_S)
+        error = await_topic(self._producer, self.topic, limit_s)
+        if error is not None:
+            kind = NoDeadLetterTopic if isinstance(error, UnknownTopicOrPartition) else DeadLettersCannotStart
+            raise kind(self.topic, self._stamp.spout, self._producer.connections()) from error
 
     def serve(self, managers: Iterable[PartitionManager], now_s: float) -> None:
         """Settle letters that are over, take new ones, offer those waiting.

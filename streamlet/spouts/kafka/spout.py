@@ -31,7 +31,6 @@ from streamlet.spouts.kafka.manager import (
     EMITTED_MORE_LEFT,
     NO_EMITTED,
     UNKNOWN,
-    EmitState,
     OffsetIds,
     PartitionAges,
     PartitionManager,
@@ -225,19 +224,29 @@ class KafkaSpout(Spout):
         """Emit the tuples of records that are at hand."""
         if self._turn_left > 0:
             assert self._current is not None
-            state = self._current.next(self, min(self._turn_left, self.room()))
-            self._turn_left -= self._current.count
-            if self._exactly_once is not None:
-                self._count_in_epoch(state)
-            if state is EMITTED_MORE_LEFT and self._turn_left:
-                return
-            self._end_turn()
-            if state is not NO_EMITTED:
-                self._rest_if_dry()
+            if self._emit_from(self._current):
                 return
         if self.rests:  # else the upkeep would be done a second time for one answer
             return
         self._walk()
+
+    def _emit_from(self, manager: PartitionManager) -> bool:
+        """Emit what the partition's turn allows; False: nothing was emitted. Its turn may end."""
+        state = manager.next(self, min(self._turn_left, self.room()))
+        if state is NO_EMITTED:
+            self._end_turn()
+            return False
+        self._turn_left -= manager.count
+        if self._exactly_once is not None:
+            attempt = self._exactly_once.attempt
+            attempt.records += manager.count
+            self._turn_left = min(self._turn_left, attempt.left)
+        if state is not EMITTED_MORE_LEFT:
+            self._end_turn()
+            self._rest_if_dry()
+        elif self._turn_left <= 0:
+            self._end_turn()
+        return True
 
     def _rest_if_dry(self) -> None:
         """Rest where nothing is left and the next answer wakes the loop."""
@@ -269,26 +278,9 @@ class KafkaSpout(Spout):
             if manager.damage is not None:
                 self._fetch_once_more(manager, manager.damage)
             manager.begin_turn(now, records, holds_back=holds_back)
-            state = manager.next(self, min(records, self.room()))
-            if state is EMITTED_MORE_LEFT:
-                self._turn_left = records - manager.count
-            if self._exactly_once is not None:
-                self._count_in_epoch(state)
-            if state is EMITTED_MORE_LEFT:
-                if not self._turn_left:
-                    self._end_turn()
+            self._turn_left = records
+            if self._emit_from(manager):
                 return
-            self._end_turn()
-            if state is not NO_EMITTED:
-                self._rest_if_dry()
-                return
-
-    def _count_in_epoch(self, state: EmitState) -> None:
-        assert self._exactly_once is not None and self._current is not None
-        if state is not NO_EMITTED:
-            attempt = self._exactly_once.attempt
-            attempt.records += self._current.count
-            self._turn_left = min(self._turn_left, attempt.left)
 
     def may_send(self) -> bool:
         return self._gate is not None and self._gate.may_emit(self._clock.monotonic())

@@ -55,7 +55,7 @@ def test_a_topic_that_no_broker_has_is_named() -> None:
 
 
 def test_that_a_topic_is_missing_is_told_long_before_brokers_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamlet.bolts.kafka.shared_producer.UNKNOWN_S", 0.3)
+    monkeypatch.setattr("streamlet.kafka.producer.topic_wait.UNKNOWN_S", 0.3)
     with FakeCluster({}) as cluster:
         shared = made(cluster.broker.address)
         with pytest.raises(OutputTopicMissing):

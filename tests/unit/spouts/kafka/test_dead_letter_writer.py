@@ -10,6 +10,7 @@ import pytest
 
 from streamlet.kafka.broker_errors import NotEnoughReplicas, TopicAuthorizationFailed, UnknownTopicOrPartition
 from streamlet.kafka.errors import ClientTimeout
+from streamlet.kafka.producer import topic_wait
 from streamlet.spouts.kafka import dead_letter_writer
 from streamlet.spouts.kafka.dead_letter import Fault, GivenUp, RunStamp
 from streamlet.spouts.kafka.dead_letter_writer import HOLD_S, OFFER_AGAIN_S, DeadLetterWriter
@@ -61,7 +62,7 @@ class Scripted:
 def rig(monkeypatch: pytest.MonkeyPatch) -> tuple[Scripted, DeadLetterWriter, Manager]:
     producer, manager = Scripted(), Manager()
     monkeypatch.setattr(dead_letter_writer, "call_when_over", lambda futures, call: producer.over.append(call))
-    monkeypatch.setattr(dead_letter_writer, "UNKNOWN_S", 0.1)
+    monkeypatch.setattr(topic_wait, "UNKNOWN_S", 0.1)
     stamp = RunStamp("Counts", "run-1", "lines", "0.1.0", None)
     writer = DeadLetterWriter(producer, "dead", stamp, logging.getLogger("streamlet.component.lines"))  # type: ignore[arg-type]
     return producer, writer, manager
