@@ -35,7 +35,7 @@ from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, Spout
 from streamlet.components.tuples import Tuple
 from streamlet.model.grouping import Grouping
-from streamlet.model.plan import Plan, make_plan
+from streamlet.model.plan import TICK_PERIOD, Plan, make_plan
 from streamlet.model.settings import resolve
 from streamlet.model.spec import BOLT, SPOUT, ComponentSpec, as_name
 from streamlet.model.stream import DEFAULT_STREAM, Stream, StreamId
@@ -427,7 +427,7 @@ class BoltTester(Tester, Generic[B]):
         """Call ``process_tick`` now, whatever ``topology.tick.tuple.freq.secs`` says."""
         self._check_open()
         live = self._live(self._name)[0]
-        self._loop.tick(live, live.conf["topology.tick.tuple.freq.secs"] or 0.0)
+        self._loop.tick(live, live.conf[TICK_PERIOD] or 0.0)
         self.run()
 
     def _settled(self, outgoing: Outgoing) -> None:

@@ -23,7 +23,7 @@ from streamlet.components.batch import Batch
 from streamlet.components.tuples import Tuple
 from streamlet.model.plan import make_plan
 from streamlet.runtime.links.links import NoLinks
-from streamlet.runtime.supervision.supervisor import IDLE_DRAIN_S, drain_limit_s
+from streamlet.runtime.supervision.supervisor import IDLE_DRAIN_S, drain_needed_s
 from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.user_errors import Complaints, exited
@@ -161,7 +161,7 @@ class InlineBackend:
         timeout_s: float | None = conf["streamlet.drain.timeout.secs"]
         if timeout_s is not None:
             return timeout_s
-        return drain_limit_s(sum(loop.census.work_left()), loop.plan.longest_timeout_s(conf))
+        return drain_needed_s(sum(loop.census.work_left()), loop.plan.longest_timeout_s(conf))
 
     def _status(self, loop: WorkerLoop, state: str, left: Mapping[str, int] = {}) -> RunStatus:
         loop.ledgers.note_open()
@@ -186,7 +186,7 @@ class _CallWatch:
         self._loop, self._shared, self._stop = loop, shared, stop
         drain_s = shared.conf["streamlet.drain.timeout.secs"]
         self._long = HangWatch(shared.conf["streamlet.task.hang.secs"], STALL_S)
-        self._last = HangWatch(drain_s or drain_limit_s(0.0, shared.plan.longest_timeout_s(shared.conf)), STALL_S)
+        self._last = HangWatch(drain_s or drain_needed_s(0.0, shared.plan.longest_timeout_s(shared.conf)), STALL_S)
         """Of a run that is to end: fed from then on."""
         self._run_thread = threading.get_ident()
         self._over = threading.Event()

@@ -257,7 +257,7 @@ class RunCoordinator:
         elif self._time_is_over():
             self._do(self.supervisor.end("time", now))
         else:
-            self.stop.drain_s = self.supervisor.drain_limit_s
+            self.stop.drain_s = self.supervisor.drain_if_asked_now_s
 
     def _time_is_over(self) -> bool:
         # Rule: the seconds of a run count from the moment at which all its workers stood. Counted from the command, a
@@ -660,7 +660,7 @@ class RunCoordinator:
                 return run_commands.RunAnswer(content=dataclasses.asdict(self._status()))
             case run_commands.StopRun():
                 self.stop.ask()
-                return run_commands.RunAnswer(content={"drain_s": self.supervisor.drain_limit_s})
+                return run_commands.RunAnswer(content={"drain_s": self.supervisor.drain_if_asked_now_s})
             case run_commands.PauseParts() | run_commands.ResumeParts():
                 return self._pause_parts(command)
 

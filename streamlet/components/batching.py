@@ -15,7 +15,7 @@ from streamlet.base.errors import StreamletError, hurts_one_tuple
 from streamlet.components.bolt import Bolt
 from streamlet.components.component import BoltPort
 from streamlet.components.tuples import Tuple, TupleId
-from streamlet.model.validate import TICKS
+from streamlet.model.plan import TICK_PERIOD
 
 
 class BatchFailed(StreamletError):
@@ -155,4 +155,4 @@ class TicklessBatchingBolt(BatchingBolt):
     @classmethod
     def _own_config(cls) -> Mapping[str, Any]:
         # The runtime's ticks are timers of the loop: no thread of the bolt's own is needed, as pystorm's has.
-        return {**cls.config, TICKS: cls.secs_between_batches}
+        return {**cls.config, TICK_PERIOD: cls.secs_between_batches}

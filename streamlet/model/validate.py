@@ -13,6 +13,7 @@ from typing import Any
 from streamlet.base.errors import BadInput, SettingError
 from streamlet.model.delivery import DELIVERY, EXACTLY_ONCE, delivery_problems
 from streamlet.model.grouping import KINDS, Grouping
+from streamlet.model.plan import TICK_PERIOD
 from streamlet.model.settings import SETTINGS, parse_setting
 from streamlet.model.spec import BOLT, SPOUT
 from streamlet.model.stream import DEFAULT_STREAM, Stream
@@ -274,15 +275,13 @@ def _outputs(component: ComponentDef) -> Iterator[Finding]:
 
 
 def _ticks(topology: TopologySpec, component: ComponentDef) -> Iterator[Finding]:
-    period = {**topology.config, **component.config}.get(TICKS)
+    period = {**topology.config, **component.config}.get(TICK_PERIOD)
     if getattr(component.cls, "needs_ticks", False) and period is None:
         yield (
             "It processes its batches at ticks, and gets none.",
-            f'Give it a period in seconds: config={{"{TICKS}": 1}}, or derive it from TicklessBatchingBolt.',
+            f'Give it a period in seconds: config={{"{TICK_PERIOD}": 1}}, or derive it from TicklessBatchingBolt.',
         )
 
-
-TICKS = "topology.tick.tuple.freq.secs"
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 

@@ -23,26 +23,17 @@ class AckLedger:
     is zero when every tuple of every tree is done. So a tuple that fails must be XORed out, too, as if it were acked:
     which trees have failed, ``PendingSet`` knows.
 
-    All methods are O(number of roots given). ``unknown`` counts deltas and failures for roots that were not open: late
-    ones after a time-out, a failure or the loss of a link.
+    A tree is opened by its first edges' XOR in ``open``. All methods are O(number of roots given), and pass over roots
+    that are not open: deltas and failures that are late, after a time-out, a failure or the loss of a link.
     """
 
-    __slots__ = ("open", "unknown")
+    __slots__ = ("open",)
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}
-        self.unknown = 0
 
     def __len__(self) -> int:
         return len(self.open)
-
-    def init(self, root: int, value: int) -> bool:
-        """Open a tree with the XOR of its first edges. False if it is complete at once (it had no receiver)."""
-        # No edge at all, as an XOR of random edges is zero once in 2**64.
-        if value == 0:
-            return False
-        self.open[root] = value
-        return True
 
     def apply(self, deltas: Iterable[tuple[int, int]]) -> list[int]:
         """XOR (root, delta) pairs in; return the roots of completed trees."""
@@ -55,9 +46,9 @@ class AckLedger:
                 root = entry_of(root)
                 value = get(root)
             if value is None:
-                self.unknown += 1
+                continue
             # Zero after this delta: it cancels all that is left.
-            elif value == delta:
+            if value == delta:
                 del trees[root]
                 done.append(root)
             else:
@@ -66,13 +57,7 @@ class AckLedger:
 
     def fail(self, roots: Iterable[int]) -> list[int]:
         """Close trees, or whole sets, as failed; return the given roots that were open."""
-        failed = []
-        for root in roots:
-            if self.open.pop(root, None) is None:
-                self.unknown += 1
-            else:
-                failed.append(root)
-        return failed
+        return [root for root in roots if self.open.pop(root, None) is not None]
 
     def fail_all(self) -> list[int]:
         """Close every tree as failed: a lost link may have carried it."""

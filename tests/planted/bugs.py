@@ -40,8 +40,8 @@ BUGS = (
     Bug(
         "a tree that is not open fails again",
         "tracking/acker.py",
-        "            if self.open.pop(root, None) is None:\n                self.unknown += 1\n            else:",
-        "            self.open.pop(root, None)\n            if True:",
+        "if self.open.pop(root, None) is not None]",
+        "if self.open.pop(root, None) or True]",
         LEDGER,
     ),
     Bug(
@@ -500,7 +500,7 @@ BUGS = (
     Bug(
         "a bolt that rests is given tuples",
         "runtime/worker/loop.py",
-        "        self._blocked_bolts |= self._rested\n",
+        "        waits |= self._rested\n",
         "",
         LOOP,
     ),

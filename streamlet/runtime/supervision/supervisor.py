@@ -76,7 +76,7 @@ WORKED_S = 3.0
 """Seconds that a silent worker's use of its processor is added up over, and counts for."""
 
 
-def drain_limit_s(wait_s: float, timeout_s: float) -> float:
+def drain_needed_s(wait_s: float, timeout_s: float) -> float:
     """Return the seconds that a drain may take, for ``wait_s`` of work."""
     # Rule: as long as what waits takes. The window lets tuples wait for a share of the message time-out; a shorter
     # drain would leave open trees at each end of a slow topology, though nothing is wrong with it.
@@ -96,7 +96,7 @@ class Limits:
     tuple_crashes: int = 3
     """Deaths after which a spout gives up a tuple; 0: its own limit alone counts."""
     drain_s: float | None = None
-    """Time for draining. None: ``drain_limit_s``; of a run that has caught up, as long as bolts work (IDLE_DRAIN_S)."""
+    """Time for draining. None: ``drain_needed_s``; of a run that caught up, as long as bolts work (IDLE_DRAIN_S)."""
     timeout_s: float = 30.0
     """The longest time-out of messages."""
     stop_s: float | None = None
@@ -138,7 +138,8 @@ class Supervisor:
         self.unclosed: dict[int, str] = {}
         """Worker -> how it went, if its components had seen tuples and did not close."""
         self._deadline = 0.0
-        self._drain_limit_s = DRAIN_S
+        self._drain_s = DRAIN_S
+        """Seconds that the present drain may take."""
         self._ended_s = self._stopped_s = 0.0
         self._cut: dict[tuple[int, int], int] = {}
         """Pair of workers -> version of the book before which its links are void."""
@@ -353,8 +354,7 @@ class Supervisor:
             return []
         self.ending = reason
         self._ended_s = now
-        self._drain_limit_s = self._drain_s()
-        self._deadline = now + self._drain_limit_s
+        self._deadline = self._drained_by(now)
         # Nothing has flowed yet, so nothing is to be drained, and workers that still start could not answer.
         if not self.began:
             return [Pause(), *self._stop(now)]
@@ -362,24 +362,25 @@ class Supervisor:
 
     def _tell_long_drain(self) -> list[Instruction]:
         # After Ctrl-C the answer to it says so; and a user who has set the time knows it.
-        if self.ending != "time" or self.limits.drain_s is not None or self._drain_limit_s <= DRAIN_S:
+        if self.ending != "time" or self.limits.drain_s is not None or self._drain_s <= DRAIN_S:
             return []
-        return [TellUser("info", f"Draining, for {self._drain_limit_s:g} s at most: so much work is under way.")]
+        return [TellUser("info", f"Draining, for {self._drain_s:g} s at most: so much work is under way.")]
 
-    def _drain_s(self) -> float:
-        if self.limits.drain_s is not None:
-            return self.limits.drain_s
-        return IDLE_DRAIN_S if self.ending == "caught_up" else self.drain_limit_s
+    def _drained_by(self, now: float) -> float:
+        """Choose how long a drain may take from now on; return when it is over."""
+        patient = self.ending == "caught_up" and self.limits.drain_s is None
+        self._drain_s = IDLE_DRAIN_S if patient else self.drain_if_asked_now_s
+        return now + self._drain_s
 
     @property
-    def drain_limit_s(self) -> float:
+    def drain_if_asked_now_s(self) -> float:
         """How long a drain may take that begins now."""
         if self.limits.drain_s is not None:
             return self.limits.drain_s
         up = [worker for worker in self.workers.values() if worker.state is WorkerState.UP]
         # Workers work side by side, but the last tuple may have to go through a call in each of them.
         wait_s = max((worker.wait_s for worker in up), default=0.0) + sum(worker.call_s for worker in up)
-        return drain_limit_s(wait_s, self.limits.timeout_s)
+        return drain_needed_s(wait_s, self.limits.timeout_s)
 
     def waiting(self, index: int, epoch: int, wait_s: float, call_s: float) -> None:
         """Note how much work waits in a worker.
@@ -401,9 +402,8 @@ class Supervisor:
     def _shorten_end(self, now: float) -> None:
         """Shorten a run's own end after Ctrl-C: no more time than after any Ctrl-C."""
         self.ending, self._ended_s = "interrupted", now
-        self._drain_limit_s = self._drain_s()
-        limit = self._closed_by(now) if self._stopping else now + self._drain_limit_s
-        self._deadline = min(self._deadline, limit)
+        drained_by = self._drained_by(now)
+        self._deadline = min(self._deadline, self._closed_by(now) if self._stopping else drained_by)
 
     def stopped(self, index: int, epoch: int) -> None:
         """Note that a worker has closed its components."""
@@ -574,7 +574,7 @@ class Supervisor:
         if self.limits.stop_s is not None:
             return now + self.limits.stop_s
         if self.ending == "interrupted":
-            if self._drain_limit_s >= INTERRUPT_S:  # the drain was longer in any case
+            if self._drain_s >= INTERRUPT_S:  # the drain was longer in any case
                 return now + INTERRUPT_S
             return max(self._ended_s + INTERRUPT_S, now + 1.0)
         return now + CLOSE_S

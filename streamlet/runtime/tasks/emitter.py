@@ -303,7 +303,7 @@ class Inbox:
         self.grown = False
         """True after an ``add`` that went above a mark, until the next ``weigh``."""
         self.waits: Collection[int] = ()
-        """Tasks that may not run now, since those they emit to hold too much."""
+        """Tasks that may not run now: those they emit to hold too much, a link is clogged, or they rest."""
         self._by_depth = by_depth
         self._most_tuples, self._most_bytes = most_tuples, most_bytes
         shares = min(max(len(by_depth), 1), SHARES)

@@ -135,12 +135,6 @@ class SpoutTask:
             self._skip_poison()
         spout.bind(self)
 
-    def ack(self, tup: Any) -> None:
-        """Do nothing: spouts do not ack. Every task port has it."""
-
-    def fail(self, tup: Any, reason: object = None) -> None:
-        """Do nothing: spouts do not fail tuples. Every task port has it."""
-
     @property
     def full(self) -> bool:
         """Whether as many trees are open as may be."""
@@ -347,7 +341,7 @@ class SpoutTask:
             value ^= edge
         # Opened before anything is sent: a delta can never come before its root.
         self.pending.ids[root] = tup_id
-        self.ledger.init(root, value)
+        self.ledger.open[root] = value
         if not root & SAMPLE:
             self._emitted_at[root] = self._now
         for (box, values), edge in zip(rows, edges, strict=True):
@@ -431,8 +425,10 @@ class SpoutTask:
                 if len(ids) + pending.in_sets >= limit or self.emits >= most:
                     break
                 before = self.emits
-                if (replay is None or not replay()) and self._asked(next_tuple, before):
-                    break
+                if replay is None or not replay():
+                    next_tuple()
+                    if self.emits == before:
+                        break
                 if asked in LOOKS and monotonic() >= over:
                     break
         finally:
@@ -445,10 +441,6 @@ class SpoutTask:
         left = self._most_emits - self.emits
         # Without trees nothing tells the window how long tuples wait: it stays as it began, at one.
         return max(0, min(self.window.size - len(self.pending), left) if self.tracked else left)
-
-    def _asked(self, next_tuple: Callable[[], None], before: int) -> bool:
-        next_tuple()
-        return self.emits == before
 
     def weigh(self, most_bytes: int) -> None:
         """Let the spout emit nothing new while it keeps too much.

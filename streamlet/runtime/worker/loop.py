@@ -151,8 +151,6 @@ class WorkerLoop:
         self._ticking = shared.plan.ticking(shared.conf)
         self._full: list[int] = []
         self._full_elsewhere: dict[int, list[int]] = {}
-        self._blocked_bolts: set[int] = set()
-        """Bolts that emit to full tasks or clogged links, and those that rest."""
         self._rested: set[int] = set()
         """The bolts that rested when the order of the inbox was chosen."""
         self._other_workers = frozenset(range(shared.plan.workers)) - {shared.worker}
@@ -248,8 +246,7 @@ class WorkerLoop:
     def pause(self, reason: str) -> None:
         """Keep spouts from emitting until every reason is gone."""
         self.paused.add(reason)
-        for spout in self.spouts.values():
-            spout.active = False
+        self._set_active()
         if reason == DRAINING:
             self._refuse_calls(SpoutTask, "while the run ends: nothing new begins. It was not taken.")
             for spout in self.spouts.values():
@@ -258,9 +255,11 @@ class WorkerLoop:
     def resume(self, reason: str) -> None:
         """Take one reason away."""
         self.paused.discard(reason)
-        if not self.paused:
-            for spout in self.spouts.values():
-                spout.active = not spout.paused
+        self._set_active()
+
+    def _set_active(self) -> None:
+        for spout in self.spouts.values():
+            spout.active = not (self.paused or spout.paused)
 
     def activate(self) -> None:
         """Let the first tuples flow."""
@@ -281,7 +280,7 @@ class WorkerLoop:
             if whole == spout.paused:
                 continue
             spout.paused = whole
-            spout.active = not (whole or self.paused)
+            self._set_active()
             if self.activated:
                 name = "deactivate" if whole else "activate"
                 self.ledgers.guard(spout, name, getattr(spout.spout, name))
@@ -403,7 +402,7 @@ class WorkerLoop:
                 taken += self._take_calls_of_spout(run)
             else:
                 # Above the marks emits wait, and then their threads. Acks and failures do not.
-                acts = run.calls.take(THREAD_CALLS, emits=live.plan.task_id not in self._blocked_bolts)
+                acts = run.calls.take(THREAD_CALLS, emits=live.plan.task_id not in self.inbox.waits)
                 taken += len(acts)
                 for act in acts:
                     act()
@@ -488,8 +487,7 @@ class WorkerLoop:
 
     def _enqueue(self, runs: list[Run]) -> None:
         for run in runs:
-            if run.target in self.tasks:
-                self.inbox.add(run)
+            self.inbox.add(run)
 
     def _run_bolts(self, now: float) -> None:
         # Time is counted over all runs in the inbox: many short runs take as long as one long run, and a stop would
@@ -623,11 +621,11 @@ class WorkerLoop:
         full = {*self._full, *chain.from_iterable(self._full_elsewhere.values())}
         full.update(task for task, worker in self._worker_of.items() if worker in self.departures.clogged)
         full |= self.departures.held
-        self._blocked_bolts = {task for task, ahead in self._ahead.items() if not full.isdisjoint(ahead)}
+        waits = {task for task, ahead in self._ahead.items() if not full.isdisjoint(ahead)}
         # One that rests waits for the world outside, which waits for none of our queues: nothing can lock by it.
         self._rested = {*self.shared.resting}
-        self._blocked_bolts |= self._rested
-        self.inbox.order(self._blocked_bolts)
+        waits |= self._rested
+        self.inbox.order(waits)
 
     def recover(self, lost: Iterable[int]) -> int:
         """Apply the deltas that did arrive, then fail all open trees.

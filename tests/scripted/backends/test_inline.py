@@ -456,7 +456,7 @@ class Resting(Topology):
 
 def test_a_stop_shortens_the_drain_of_a_run_that_has_caught_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its bolts go on: without a look at the stop it would drain to its end, however long that takes."""
-    monkeypatch.setattr(inline, "drain_limit_s", lambda wait_s, timeout_s: 0.2)
+    monkeypatch.setattr(inline, "drain_needed_s", lambda wait_s, timeout_s: 0.2)
     NowAndThen.stop, NowAndThen.seen = Stop(), 0
     spec = Resting.__topology__
     request = RunRequest(spec, resolve(spec.config, {"streamlet.until.caught.up": True}), until_caught_up=True)

@@ -78,7 +78,7 @@ def test_a_drain_may_take_as_long_as_what_waits(
     for index, (wait_s, call_s) in waits.items():
         supervisor.waiting(index, 1, wait_s, call_s)
         supervisor.waiting(index, 7, 0.0, 0.0)  # of another epoch
-    assert supervisor.drain_limit_s == limit_s
+    assert supervisor.drain_if_asked_now_s == limit_s
     told = [one.text for one in supervisor.end("time", 10.0) if isinstance(one, TellUser)]
     text = f"Draining, for {limit_s:g} s at most: so much work is under way."
     assert told == ([text] if drain_s is None and limit_s > 4 else [])
