@@ -43,7 +43,7 @@ class ProcessesBackend:
         if request.file is None:
             raise BadInput("Worker processes import the topology from its file; a topology without one runs inline.")
         coordinator = RunCoordinator(request, observer, stop, self._debug)
-        launcher = ProcessLauncher(str(coordinator.directory), quiet=request.quiet_stdout)
+        launcher = ProcessLauncher(quiet=request.quiet_stdout)
         stop.on_kill(launcher.kill_all)
         stop.on_kill(lambda: shutil.rmtree(coordinator.directory, ignore_errors=True))
         return coordinator.run(launcher)
@@ -56,8 +56,9 @@ class ProcessLauncher:
     its own, so Ctrl-C reaches the coordinator only; the pair's end of file shows it when the coordinator is gone.
     """
 
-    def __init__(self, directory: str, quiet: bool = False) -> None:
-        self.listen = ("unix", directory)
+    local, listen_host = True, ""
+
+    def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet
         self._processes: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}
         self._killed: list[subprocess.Popen[bytes]] = []

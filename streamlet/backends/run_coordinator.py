@@ -78,8 +78,10 @@ logger = logging.getLogger("streamlet")
 class Launcher(Protocol):
     """Starts and ends workers. All methods are called on the coordinator's thread and return at once."""
 
-    listen: tuple[str, str]
-    """Where workers listen for each other: ("unix", directory) or ("tcp", host or "" for their own address)."""
+    local: bool
+    """Whether workers run on this machine alone: then secrets may stand in their plans, and links are Unix sockets."""
+    listen_host: str
+    """Where workers elsewhere listen for each other; empty: at their own end of the channel to us."""
 
     def start(self, worker: int, epoch: int, adopt: Adopt) -> None:
         """Bring up a worker; hand its channel to ``adopt``, now or later, on any thread."""
@@ -357,7 +359,16 @@ class RunCoordinator:
 
     def _plan_for(self, worker: int, epoch: int) -> messages.WorkerPlan:
         request = self.request
-        listen = self.launcher.listen
+        # Of workers elsewhere none: one that dialled over TCP has proved that it knows the secret, and links are not
+        # encrypted. On Spark the archive that travels holds the code as it was.
+        private: dict[str, Any] = {
+            "secret": self.secret,
+            "certificate": self.certificate,
+            "folder": str(self.directory),
+            "modules": dict(self.code.modules),
+            "files": dict(self.code.files),
+            "build": self.build,
+        }
         return messages.WorkerPlan(
             worker=worker,
             epoch=epoch,
@@ -368,10 +379,7 @@ class RunCoordinator:
             conf=dict(request.conf),
             overrides={name: dict(values) for name, values in request.overrides.items()},
             run_id=self.run_id,
-            # A worker that dialled over TCP has proved that it knows the secret, and links are not encrypted.
-            secret=self.secret if listen[0] == "unix" else b"",
-            certificate=self.certificate if listen[0] == "unix" else b"",
-            listen=listen,
+            listen_host=self.launcher.listen_host,
             heartbeat_s=request.conf["streamlet.worker.heartbeat.secs"],
             began=self.supervisor.began,
             debug=self.debug,
@@ -380,11 +388,8 @@ class RunCoordinator:
             careful=self.supervisor.blame.careful(self.awake.monotonic()),
             careful_s=CAREFUL_S,
             crashes=self.supervisor.blame.deaths_of(task.task_id for task in self.plan.tasks_on(worker)),
-            # On Spark the archive that travels holds the code as it was.
-            modules=dict(self.code.modules) if listen[0] == "unix" else {},
-            files=dict(self.code.files) if listen[0] == "unix" else {},
             code_folder=str(self.directory / CODE_FOLDER),
-            build=self.build if listen[0] == "unix" else "",
+            **(private if self.launcher.local else {}),
         )
 
     def _new_page(self, worker: int, epoch: int) -> str:
@@ -641,7 +646,7 @@ class RunCoordinator:
         about = {
             "topology": self.request.topology.name,
             "file": str(self.request.file),
-            "backend": "processes" if self.launcher.listen[0] == "unix" else "spark",
+            "backend": "processes" if self.launcher.local else "spark",
             "workers": self.request.workers,
             "pid": os.getpid(),
             "started_s": time.time(),

@@ -46,7 +46,7 @@ class Inside:
         self.result: RunResult | None = None
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="coordinator")
-        self.launcher: Launcher = ProcessLauncher(str(self.coordinator.directory))
+        self.launcher: Launcher = ProcessLauncher()
 
     def __enter__(self) -> Inside:
         self._thread.start()

@@ -60,6 +60,8 @@ class SlotLauncher:
     listens at its own end of the connection to the coordinator.
     """
 
+    local = False
+
     def __init__(
         self,
         jobs: Jobs,
@@ -71,7 +73,7 @@ class SlotLauncher:
         told: str = "",
     ) -> None:
         """Listen at ``host``; ``told``: the name of it that slots dial, where that is another."""
-        self.listen = ("tcp", listen_host)
+        self.listen_host = listen_host
         self._jobs = jobs
         self._run_id = run_id
         self._lock = threading.Lock()

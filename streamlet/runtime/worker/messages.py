@@ -136,9 +136,8 @@ class WorkerPlan:
     conf: Annotated[Mapping[str, Any], _conf]
     overrides: Annotated[Mapping[str, Mapping[str, Any]], _dict_of(_is(str), _is(dict))]
     run_id: Bytes
-    secret: Bytes
-    """Empty over TCP: the Spark task brings it, since links are authenticated but not encrypted."""
-    listen: Annotated[Sequence[str], _list_of(_is(str), 2)]
+    listen_host: Text
+    """Where it listens for peers over TCP; empty: at its own end of the channel to the coordinator."""
     heartbeat_s: Annotated[float, _is(int, float)]
     page: Text
     """File of the page that names the call at hand; empty, or missing here: the worker keeps the page in memory."""
@@ -152,11 +151,17 @@ class WorkerPlan:
     debug: Flag
     keeps_log: Flag
     """The run's log is kept, with the lines that components print."""
-    modules: Annotated[Mapping[str, Sequence[str]], _dict_of(_is(str), _list_of(_is(str), 2))]
-    files: Annotated[Mapping[str, str], _dict_of(_is(str), _is(str))]
-    """The code of the run as it was when it was checked (``kept_code.Code``), and where its source lies."""
     code_folder: Text
-    build: Text
+    folder: Text = ""
+    """The run's folder, where all workers are on its machine and link by Unix sockets; else empty, as all below."""
+    secret: Bytes = b""
+    """Over TCP the Spark task brings it, since links are authenticated but not encrypted."""
+    modules: Annotated[Mapping[str, Sequence[str]], _dict_of(_is(str), _list_of(_is(str), 2))] = field(
+        default_factory=dict
+    )
+    files: Annotated[Mapping[str, str], _dict_of(_is(str), _is(str))] = field(default_factory=dict)
+    """The code of the run as it was when it was checked (``kept_code.Code``), and where its source lies."""
+    build: Text = ""
     """Hash of streamlet's own files when the run began (``kept_code``); empty where they travel with the run."""
     certificate: Bytes = b""
     """The run's certificate and key, where its links are encrypted. It travels as the secret does."""

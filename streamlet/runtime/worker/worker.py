@@ -358,15 +358,14 @@ class Worker:
 
     @property
     def _over_network(self) -> bool:
-        return self.plan.listen[0] == "tcp"
+        return not self.plan.folder
 
     def _listen_address(self) -> LinkAddress:
         """Return the address to listen at for peers: never every interface."""
-        kind, where = self.plan.listen
-        if kind == "unix":
+        if not self._over_network:
             return "unix", new_socket_name(self.plan.run_id, self.index, self.epoch), 0
         # Without a named host: peers can reach the address from which we reach the coordinator, too.
-        return "tcp", where or self.channel.sock.getsockname()[0], 0
+        return "tcp", self.plan.listen_host or self.channel.sock.getsockname()[0], 0
 
     def _link_lost(self, worker: int, epoch: int, version: int, why: str) -> None:
         """Pause and report the loss. On the loop's thread."""
@@ -518,8 +517,8 @@ class Worker:
         """End without the coordinator: unclean, soon, even if user code never returns."""
         # A coordinator that was killed cannot remove the folder of the run: its workers do. But one that hangs up and
         # lives has replaced this worker, and the others have what they need there.
-        if self.plan.listen[0] == "unix" and self._left_by_parent():
-            shutil.rmtree(self.plan.listen[1], ignore_errors=True)
+        if self.plan.folder and self._left_by_parent():
+            shutil.rmtree(self.plan.folder, ignore_errors=True)
         self.loop.post(lambda: self._stop(False))
         if not self.over.wait(ORPHAN_S):
             os._exit(1)

@@ -60,7 +60,7 @@ def run(folder: Path, kind: type[RunCoordinator], words: str, **settings: Any) -
     conf = resolve(topology.config, {key.replace("_", "."): value for key, value in settings.items()})
     observer = Until(stop, words)
     coordinator = kind(RunRequest(topology, conf, file=file, workers=2, seconds=PATIENCE_S), observer, stop)
-    result = coordinator.run(ProcessLauncher(str(coordinator.directory)))
+    result = coordinator.run(ProcessLauncher())
     (text,) = [text for text in observer.texts if words in text]
     assert result.reason == "interrupted"
     return result, text

@@ -267,7 +267,7 @@ def test_what_the_kernel_does_not_let_end_holds_nothing_up(
             return None
 
     process = Kept(["sleep", str(PATIENCE_S)], process_group=0)
-    launcher = ProcessLauncher("")
+    launcher = ProcessLauncher()
     launcher._processes[0] = 1, process
     launcher.kill(0, 1)
     assert launcher.ended() == []
@@ -286,7 +286,7 @@ def test_a16_a_workers_group_is_killed_before_its_number_can_be_anothers(monkeyp
         kill(group, number)
 
     monkeypatch.setattr(os, "killpg", recording)
-    launcher = ProcessLauncher("")
+    launcher = ProcessLauncher()
     ends = [subprocess.Popen(["sh", "-c", command], process_group=0) for command in ("exit 3", "kill -9 $$", "exit 0")]
     for worker, process in enumerate(ends):
         launcher._processes[worker] = (1, process)

@@ -50,7 +50,7 @@ class Alone(Topology):
 class Nothing:
     """A launcher that starts nothing."""
 
-    listen = ("unix", "")
+    local, listen_host = True, ""
 
     def start(self, worker: int, epoch: int, adopt: Any) -> None: ...
 

@@ -139,7 +139,8 @@ def plan(tmp_path: Path) -> WorkerPlan:
         overrides={},
         run_id=b"r" * 16,
         secret=b"s" * 32,
-        listen=("unix", str(folder)),
+        listen_host="",
+        folder=str(folder),
         heartbeat_s=0.1,
         debug=False,
         keeps_log=False,
@@ -253,7 +254,7 @@ def test_a_worker_that_is_given_up_leaves_the_sockets_of_the_others(
     coordinator.until(Ready)
     coordinator.channel.close()
     coordinator.ended()
-    assert Path(plan.listen[1]).exists()
+    assert Path(plan.folder).exists()
 
 
 def test_a_worker_that_hangs_asks_for_its_replacement_with_each_heartbeat(
