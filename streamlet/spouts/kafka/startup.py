@@ -12,6 +12,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -207,17 +208,19 @@ class Held:
         return self.background
 
     def close(self) -> None:
-        """Close everything. The thread comes last: it may be waiting for one of the sessions."""
-        if self.dead_letters is not None:
-            self.dead_letters.close(CLOSE_PRODUCER_S)
-        if self.owner is not None:
-            self.owner.close()
-        if self.client is not None:
-            self.client.close()
-        for store in self._nodes.values():
-            store.close()
-        if self.background is not None:
-            self.background.close()
+        """Close everything, whatever one of them raises."""
+        # Upwards: what stands last here is closed first. The thread is closed last: it may be waiting for a session.
+        with ExitStack() as closing:
+            if self.background is not None:
+                closing.callback(self.background.close)
+            for store in self._nodes.values():
+                closing.callback(store.close)
+            if self.client is not None:
+                closing.callback(self.client.close)
+            if self.owner is not None:
+                closing.callback(self.owner.close)
+            if self.dead_letters is not None:
+                closing.callback(self.dead_letters.close, CLOSE_PRODUCER_S)
 
 
 def find_brokers(

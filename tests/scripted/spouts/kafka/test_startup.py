@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -144,6 +146,25 @@ def test_k11_the_task_takes_its_share_by_the_index_and_the_count_of_its_context_
         said = f"topic lines: task {index + 1} of 2 owns partitions: {', '.join(map(str, mine))}"
         assert [row.getMessage() for row in caplog.records if "owns partitions" in row.getMessage()] == [said]
         spout.spout.close()
+
+
+def test_what_cannot_be_closed_keeps_nothing_else_open() -> None:
+    closed: list[str] = []
+
+    def part(name: str) -> Any:
+        def close(*_: Any) -> None:
+            closed.append(name)
+            if name == "owner":
+                raise OSError("no")
+
+        return SimpleNamespace(close=close)
+
+    held = Held(lambda: None, lambda text: None)
+    held.dead_letters, held.owner, held.client = part("letters"), part("owner"), part("client")
+    held.background = part("thread")
+    with pytest.raises(OSError, match="no"):
+        held.close()
+    assert closed == ["letters", "owner", "client", "thread"]
 
 
 def test_a_start_that_takes_too_long_names_both_times_that_bound_it(harness: Callable[..., Harness]) -> None:
