@@ -280,7 +280,7 @@ class PartitionCoordinator:
             activities.clear()
         # They stay in the list until others take their place: what they had open is not done.
         for manager in self._list:
-            manager.closed = True
+            manager.close()
 
     def reopen(self) -> None:
         """Open every partition again, at its stored offset."""
@@ -356,7 +356,7 @@ class PartitionCoordinator:
         for manager in [one for one in self._ending if one.is_finished]:
             self._ending.remove(manager)
             self._count_spoiled(manager)
-            manager.closed = True
+            manager.close()
             self._changed()
         for partition, activity in list(self._resetting.items()):
             # What one of them leads to may cancel the others.
@@ -366,7 +366,7 @@ class PartitionCoordinator:
 
     def _was_reset(self, partition: Partition, fresh: PartitionManager | None) -> None:
         manager = self._managers[partition]
-        manager.validating = False
+        manager.validated()
         if fresh is not None:
             self._replace(partition, fresh)
         # Here and not in the reset's own steps: the attempt that ends cancels them, and they cannot while they run.
@@ -560,7 +560,7 @@ class PartitionCoordinator:
         if another and manager.buffer.leader_epoch >= 0 and manager.partition not in self._resetting:
             # Nothing is fetched until the leader has answered (KIP-320): a log truncated by an unclean election may
             # have grown past our position again, and nothing would look out of range.
-            manager.validating = True
+            manager.validate()
             self._reset(manager.partition)
 
     def _replace(self, partition: Partition, manager: PartitionManager) -> None:
@@ -569,7 +569,7 @@ class PartitionCoordinator:
         if old is not None and old.ending:
             self._ending.append(old)
         elif old is not None:
-            old.closed = True
+            old.close()
         manager.current_leader_epoch = self._leader_epoch(partition)
         self._managers[partition] = manager
         self._changed()
@@ -619,7 +619,7 @@ class PartitionCoordinator:
         if manager is not None:
             if is_gone:
                 self._count_unread(manager)
-            manager.closed = True
+            manager.close()
             self._on_close(manager)
         self._changed()
         # Rule: an attempt ends with any partition of it. A refresh may leave one out for a moment, and END would commit

@@ -92,6 +92,15 @@ EMITTED_MORE_LEFT = EmitState.EMITTED_MORE_LEFT
 EMITTED_END = EmitState.EMITTED_END
 
 
+class ReadState(enum.Enum):
+    """The state of a partition in one manager; a pause is beside it."""
+
+    READING = "it is fetched, emitted and committed"
+    VALIDATING = "nothing is fetched until a new leader has confirmed the read position"
+    ENDING = "its log is gone: open records are finished, nothing is fetched or stored"
+    CLOSED = "the task reads it no more; later answers for it are ignored"
+
+
 class PartitionAges(NamedTuple):
     """How far a partition is behind in time."""
 
@@ -136,25 +145,26 @@ class PartitionManager:
         limits: EmitLimits,
         end: int | None = None,
         stream: str | None = None,
+        *,
+        topic_id: str | None = None,
+        stop: StopOffset | None = None,
+        log_end: int | None = None,
     ) -> None:
         self.partition = partition
         self.slot = slot
         self._stream = stream
         self.ledger = ledger
-        self.topic_id: str | None = None
-        """The id of the topic that the offsets belong to; None unknown. Set by the opener."""
+        self.topic_id = topic_id
+        """The id of the topic that the offsets belong to; None unknown."""
         self.current_leader_epoch = -1
         """The leader epoch of the coordinator's last look; fences former leaders."""
         self.end = end
         """The offset to stop at (``stop_offset``, ``--until-caught-up``); None: no end."""
-        self.stop: StopOffset | None = None
-        """The stop of a bounded read, stored with each commit. Set by the opener."""
-        self.log_end = ledger.position
+        self.stop = stop
+        """The stop of a bounded read, stored with each commit."""
+        self.log_end = ledger.position if log_end is None else log_end
         """The last stable offset as of the last fetch."""
-        self.closed = False
-        """True once the task reads this partition no more; later answers for it are ignored."""
-        self.ending = False
-        """True once the topic was deleted: open records are finished, nothing is fetched or stored."""
+        self._state = ReadState.READING
         self._fetched_to = 0
         """Where the fetches ended when it was."""
         self.paused = False
@@ -165,8 +175,6 @@ class PartitionManager:
         """Why an answer could not be unpacked; the spout has it fetched again once, and clears this."""
         self.passed: Container[int] = frozenset()
         """Offsets of records that are passed over: they failed too often (``exactly_once``)."""
-        self.validating = False
-        """True from an election until the new leader has confirmed the read position; nothing is fetched then."""
         self.originals = OriginalRecords(partition, ledger) if limits.on_poison == DEAD_LETTER else None
         """The records as they were read, for dead letters; None: there are none."""
         self.given_up: list[GivenUp] = []
@@ -192,6 +200,41 @@ class PartitionManager:
         """When the turn began that emitted an offset first."""
         # Whether an ack has more to do than tell the ledger: false on the fast path of small records without failures.
         self._troubled = False
+
+    # -- its state ------------------------------------------------------------------------------------------
+
+    @property
+    def validating(self) -> bool:
+        """Whether a new leader has yet to confirm the read position."""
+        return self._state is ReadState.VALIDATING
+
+    @property
+    def ending(self) -> bool:
+        """Whether the log is gone: open records are finished, nothing is fetched or stored."""
+        return self._state is ReadState.ENDING
+
+    @property
+    def closed(self) -> bool:
+        """Whether the task reads this partition no more; later answers for it are ignored."""
+        return self._state is ReadState.CLOSED
+
+    def validate(self) -> None:
+        """Fetch nothing until ``validated``: another leader was elected."""
+        if self._state is ReadState.READING:
+            self._state = ReadState.VALIDATING
+
+    def validated(self) -> None:
+        """Go on: the leader has confirmed the position, or another one is set."""
+        if self._state is ReadState.VALIDATING:
+            self._state = ReadState.READING
+
+    def end_reading(self) -> None:
+        """Fetch and store nothing more: the log is gone."""
+        self._state, self._fetched_to = ReadState.ENDING, self.buffer.position
+
+    def close(self) -> None:
+        """Read the partition no more."""
+        self._state = ReadState.CLOSED
 
     def pause(self, paused: bool) -> None:
         """Begin or end a pause."""
@@ -568,10 +611,6 @@ class PartitionManager:
         """The offsets that the log had and no fetch has brought; None: none."""
         first, end = self.buffer.position, self._read_end
         return OffsetRange(first, end) if first < end else None
-
-    def end_reading(self) -> None:
-        """Fetch and store nothing more: the topic is gone."""
-        self.ending, self._fetched_to = True, self.buffer.position
 
     @property
     def spoiled(self) -> OffsetRange | None:

@@ -368,7 +368,7 @@ class PartitionOpener:
             known = replace(decision, lost=_from(manager.ledger.committed, decision.lost))
             self._report_loss(partition, known, topic_id)
             self._note_cut(partition, decision, bounds, topic_id)
-            manager.closed = True
+            manager.close()
             return None
         return (yield from self._begun_again(manager, connection, topic_id, decision, bounds))
 
@@ -386,7 +386,7 @@ class PartitionOpener:
         if decision.reason in OTHER_LOG:
             manager.end_reading()
         else:
-            manager.closed = True
+            manager.close()
         partition, stop = manager.partition, manager.stop
         place = self._config.stop_place(partition)
         if stop is not None and decision.reason not in OTHER_LOG:
@@ -467,10 +467,12 @@ class PartitionOpener:
         retries = ExponentialBackoffMsgRetryManager(
             self._config.retry_backoff(), self._config.retry_limit, self._uniform
         )
-        end = self._end(partition, decision, bounds, topic_id)
-        schemes, stream = self._schemes, self._config.streams.get(partition.topic)
+        end, stream = self._end(partition, decision, bounds, topic_id), self._config.streams.get(partition.topic)
+        schemes = self._schemes
         scheme = schemes[partition.topic] if isinstance(schemes, Mapping) else schemes
-        manager = PartitionManager(partition, next(self._slots), ledger, retries, scheme, self._limits, end, stream)
-        manager.log_end, manager.stop = bounds.end, decision.stop
-        manager.topic_id = topic_id
-        return manager
+        return PartitionManager(
+            *(partition, next(self._slots), ledger, retries, scheme, self._limits, end, stream),
+            topic_id=topic_id,
+            stop=decision.stop,
+            log_end=bounds.end,
+        )

@@ -96,7 +96,7 @@ class CommitRounds:
                 self._written_s[partition] = now
                 self._complained.discard(partition)
             elif isinstance(error, (Deposed, UnusableOffset)):
-                manager.closed = True
+                manager.close()
                 fatal = fatal or error
             elif not error.retriable:
                 fatal = fatal or error

@@ -67,6 +67,15 @@ class Made(SimpleNamespace):
     def end_reading(self) -> None:
         self.ending = True
 
+    def close(self) -> None:
+        self.closed = True
+
+    def validate(self) -> None:
+        self.validating = True
+
+    def validated(self) -> None:
+        self.validating = False
+
 
 class Opener:
     """Opens at once, and remembers."""
@@ -551,7 +560,7 @@ def test_an_attempt_whose_logs_have_parted_ends_once() -> None:
         def reset(self, manager: Any, look: LastLook) -> Steps[Any]:
             yield from ()
             self.resets.append(manager.partition)
-            manager.closed = True
+            manager.close()
 
     rig = Rig(Reader({0: A, 1: A}), opens_later=True).start()
     rig.opener = rig.it._opener = Parts()  # type: ignore[assignment]

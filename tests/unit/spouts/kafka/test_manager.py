@@ -1155,7 +1155,7 @@ def test_a_partition_whose_topic_is_gone_is_finished_when_nothing_is_at_hand_and
     assert one.next(out) is EMITTED_MORE_LEFT
     one.begin_turn(0.0, 10)
     assert one.next(out) is NO_EMITTED and not one.is_finished
-    one.ending = True  # nothing is committed any more: this bound would hold it for ever
+    one.end_reading()  # nothing is committed any more: this bound would hold it for ever
     one.begin_turn(0.0, 10)
     drain(one, out)
     assert len(out.sent) == 2 and not one.is_finished

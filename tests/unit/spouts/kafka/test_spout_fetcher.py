@@ -259,7 +259,7 @@ def test_an_answer_for_where_reading_is_no_more_is_dropped(client: Client, parts
         connections.register(one.partition, A)
     fetcher.send([moved, closed], lambda topic: None, 0.0)
     moved.buffer.skip_to(50)
-    closed.closed = True
+    closed.close()
     client.answer(0, p0=(0, empty_batch(0, 9)), p1=(0, empty_batch(0, 9)))
     assert fetcher.collect(0.0) == []
     assert moved.buffer.position == 50

@@ -145,7 +145,7 @@ def test_the_answer_for_a_partition_that_began_again_meanwhile_stops_nobody() ->
     rig.store.gate.open = False
     rig.store.outcome = Deposed(P, "ZooKeeper", 1, {})
     rig.poll(2.1)
-    rig.manager.closed = True
+    rig.manager.close()
     rig.store.gate.open = True
     rig.poll()
     assert rig.manager.ledger.committed == 0
