@@ -16,8 +16,8 @@ from streamlet.base.errors import BadInput
 from streamlet.base.printable import printable
 from streamlet.cli.offsets import Chosen, choosing, draw
 from streamlet.cli.record_format import plain
-from streamlet.spouts.kafka.dead_letter import DeadLetter, users_headers
-from streamlet.spouts.kafka.dead_letter_choice import (
+from streamlet.spouts.kafka.dead_letters.dead_letter import DeadLetter, users_headers
+from streamlet.spouts.kafka.dead_letters.dead_letter_choice import (
     LetterFilter,
     LetterLog,
     parse_letter,
@@ -25,7 +25,7 @@ from streamlet.spouts.kafka.dead_letter_choice import (
     plan_purge,
     plan_replay,
 )
-from streamlet.spouts.kafka.dead_letter_topic import DeadLetterTopic, Replayed, name_of
+from streamlet.spouts.kafka.dead_letters.dead_letter_topic import DeadLetterTopic, Replayed, name_of
 from streamlet.spouts.kafka.spout_config import SpoutConfig
 
 MOST_ROWS = 100

@@ -19,7 +19,7 @@ from streamlet.cli.target import TopologyTarget, debug_option, target_argument
 from streamlet.running import make_request
 from streamlet.spouts.kafka import KafkaSpout, SpoutConfig
 from streamlet.spouts.kafka.hosts import StaticHosts, ZkHosts
-from streamlet.spouts.kafka.offset_changes import (
+from streamlet.spouts.kafka.offset_tools.offset_changes import (
     Change,
     StoredEntry,
     Wish,
@@ -31,9 +31,9 @@ from streamlet.spouts.kafka.offset_changes import (
     parse_place,
     read_export,
 )
+from streamlet.spouts.kafka.offset_tools.stored_offsets import OffsetPlace, SpoutOffsets, refuse_running
 from streamlet.spouts.kafka.partition import OffsetRange
 from streamlet.spouts.kafka.spout_config import GroupOffsets, ZkOffsets
-from streamlet.spouts.kafka.stored_offsets import OffsetPlace, SpoutOffsets, refuse_running
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ HELD_BY = {
     ],
     "unit/spark/applying/test_chain.py": ["spark/applying/applied_bolt"],
     "unit/kafka/settings/test_foreign_calls.py": ["kafka/structs"],
-    "unit/spouts/kafka/test_group_owner.py": ["spouts/kafka/emit_gate"],
+    "unit/spouts/kafka/ownership/test_group_owner.py": ["spouts/kafka/ownership/emit_gate"],
 }
 """Test file -> the modules that it holds besides its own."""
 

@@ -21,7 +21,8 @@ from streamlet.cli.main import COMMANDS, streamlet
 from streamlet.devcluster.jars import RELEASES
 from streamlet.model.grouping import KINDS
 from streamlet.model.settings import SETTINGS
-from streamlet.spouts.kafka import SpoutConfig, scheme
+from streamlet.spouts.kafka import SpoutConfig
+from streamlet.spouts.kafka.schemes import scheme
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "reference.md").read_text(encoding="utf-8")

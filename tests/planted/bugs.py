@@ -435,14 +435,14 @@ BUGS = (
     ),
     Bug(
         "a batch is taken apart while some of it waits to be emitted",
-        "spouts/kafka/original_records.py",
+        "spouts/kafka/dead_letters/original_records.py",
         "self._whole_bytes <= WHOLE_BYTES or batch.next_offset > position",
         "self._whole_bytes <= WHOLE_BYTES",
         SPOUT,
     ),
     Bug(
         "a dead letter that the brokers refuse counts as written",
-        "spouts/kafka/dead_letter_writer.py",
+        "spouts/kafka/dead_letters/dead_letter_writer.py",
         "            if error is None:",
         "            if error is None or not error.retriable:",
         SPOUT,
@@ -456,7 +456,7 @@ BUGS = (
     ),
     Bug(
         "a letter that was replayed is replayed again",
-        "spouts/kafka/dead_letter_choice.py",
+        "spouts/kafka/dead_letters/dead_letter_choice.py",
         "        if letter.place not in log.replayed and wanted.takes(letter):",
         "        if wanted.takes(letter):",
         SPOUT,

@@ -9,7 +9,7 @@ from typing import Any
 
 from streamlet import Bolt, Topology, Tuple
 from streamlet.spouts.kafka import KafkaSpout, SpoutConfig, ZkHosts
-from streamlet.spouts.kafka.scheme import RawScheme
+from streamlet.spouts.kafka.schemes.scheme import RawScheme
 
 SETTINGS: dict[str, Any] = {}
 

@@ -3,14 +3,21 @@
 The bridge between the two towers: it stands on ``streamlet.kafka`` and on ``streamlet.components``.
 """
 
-from streamlet.spouts.kafka.avro_scheme import AvroScheme
 from streamlet.spouts.kafka.errors import SchemeNotReady
 from streamlet.spouts.kafka.hosts import KafkaHosts, StaticHosts, ZkHosts
-from streamlet.spouts.kafka.json_scheme import JsonScheme
 from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation, Partition
-from streamlet.spouts.kafka.protobuf_scheme import ProtobufScheme
-from streamlet.spouts.kafka.schema_registry import SchemaRegistry
-from streamlet.spouts.kafka.scheme import KeyValueScheme, RawScheme, Record, Scheme, StringKeyValueScheme, StringScheme
+from streamlet.spouts.kafka.schemes.avro_scheme import AvroScheme
+from streamlet.spouts.kafka.schemes.json_scheme import JsonScheme
+from streamlet.spouts.kafka.schemes.protobuf_scheme import ProtobufScheme
+from streamlet.spouts.kafka.schemes.schema_registry import SchemaRegistry
+from streamlet.spouts.kafka.schemes.scheme import (
+    KeyValueScheme,
+    RawScheme,
+    Record,
+    Scheme,
+    StringKeyValueScheme,
+    StringScheme,
+)
 from streamlet.spouts.kafka.spout import KafkaSpout
 from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig, ZkOffsets
 

@@ -15,9 +15,9 @@ from streamlet.components.epoch_tuples import EPOCHS, EndOfEpoch
 from streamlet.components.spout import FailReason
 from streamlet.spouts.kafka.attempt import Attempt, AttemptPhase
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator
-from streamlet.spouts.kafka.emit_gate import EmitGate
 from streamlet.spouts.kafka.errors import STOP, PoisonRecord
 from streamlet.spouts.kafka.manager import PartitionManager
+from streamlet.spouts.kafka.ownership.emit_gate import EmitGate
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.spout_config import SpoutConfig
 from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets

@@ -33,16 +33,16 @@ from streamlet.base.printable import one_line
 from streamlet.components.spout import FailureCause, MessageIds, Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.records.record_batch import RecordBatch
-from streamlet.spouts.kafka.dead_letter import MISFIT, WORKER_DIED, Fault, GivenUp
+from streamlet.spouts.kafka.dead_letters.dead_letter import MISFIT, WORKER_DIED, Fault, GivenUp
+from streamlet.spouts.kafka.dead_letters.original_records import Original, OriginalRecords
 from streamlet.spouts.kafka.errors import DEAD_LETTER, STOP, PoisonRecord, SchemeNotReady
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.offset_marks import OffsetMarks
-from streamlet.spouts.kafka.original_records import Original, OriginalRecords
 from streamlet.spouts.kafka.partition import OffsetRange, Partition
 from streamlet.spouts.kafka.read_buffer import ReadBuffer
 from streamlet.spouts.kafka.retry import FailedMsgRetryManager
-from streamlet.spouts.kafka.scheme import Record, Scheme, columns_of, misfit, name_of
-from streamlet.spouts.kafka.scheme_hold import SchemeHold
+from streamlet.spouts.kafka.schemes.scheme import Record, Scheme, columns_of, misfit, name_of
+from streamlet.spouts.kafka.schemes.scheme_hold import SchemeHold
 from streamlet.spouts.kafka.stores.offset_store import StopOffset
 
 log = logging.getLogger(__name__)

@@ -39,7 +39,7 @@ from streamlet.spouts.kafka.partition import OffsetRange, Partition
 from streamlet.spouts.kafka.partition_counters import PartitionCounters
 from streamlet.spouts.kafka.read_range import OFFSET, ReadPlace
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
-from streamlet.spouts.kafka.scheme import Scheme
+from streamlet.spouts.kafka.schemes.scheme import Scheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig, StartPolicy
 from streamlet.spouts.kafka.stores.offset_store import (
     OTHER_LOG,

@@ -15,11 +15,11 @@ from streamlet.base.errors import hurts_one_tuple
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.fetch.truncation import LeaderEpochs
 from streamlet.kafka.records.record_batch import RecordBatch
+from streamlet.spouts.kafka.dead_letters.original_records import OriginalRecords
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.offset_marks import OffsetMarks
-from streamlet.spouts.kafka.original_records import OriginalRecords
 from streamlet.spouts.kafka.partition import Partition
-from streamlet.spouts.kafka.scheme import Column, Record, Row
+from streamlet.spouts.kafka.schemes.scheme import Column, Record, Row
 
 HEAVY_RECORD_BYTES = 16 * 1024
 """Size of a large record: its own bytes count while it is open, smaller ones count with their usual size."""

@@ -22,9 +22,8 @@ from streamlet.model.delivery import is_exactly_once
 from streamlet.model.paused import PausedPart
 from streamlet.model.spec import SPOUT, ComponentSpec
 from streamlet.spouts.kafka.attempt import AttemptPhase
-from streamlet.spouts.kafka.dead_letter import TIMED_OUT
-from streamlet.spouts.kafka.dead_letter_writer import DeadLetterWriter
-from streamlet.spouts.kafka.emit_gate import EmitGate
+from streamlet.spouts.kafka.dead_letters.dead_letter import TIMED_OUT
+from streamlet.spouts.kafka.dead_letters.dead_letter_writer import DeadLetterWriter
 from streamlet.spouts.kafka.errors import DEAD_LETTER, NoSuchTopic
 from streamlet.spouts.kafka.exactly_once import TOLD, ExactlyOnce
 from streamlet.spouts.kafka.manager import (
@@ -35,6 +34,7 @@ from streamlet.spouts.kafka.manager import (
     PartitionAges,
     PartitionManager,
 )
+from streamlet.spouts.kafka.ownership.emit_gate import EmitGate
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.partition_counters import PartitionCounters
 from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig, override_names

@@ -18,7 +18,7 @@ from streamlet.spouts.kafka.errors import DEAD_LETTER, SKIP, STOP
 from streamlet.spouts.kafka.hosts import BrokerHosts, KafkaHosts, StaticHosts, ZkHosts, check_digest, hosts_from_text
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.read_range import EARLIEST, LATEST, ReadPlace, place_in, wrong_place
-from streamlet.spouts.kafka.scheme import Scheme, StringScheme, as_scheme
+from streamlet.spouts.kafka.schemes.scheme import Scheme, StringScheme, as_scheme
 
 
 @dataclass(frozen=True)

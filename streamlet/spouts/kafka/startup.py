@@ -34,11 +34,9 @@ from streamlet.kafka.settings.client_config import ClientConfig
 from streamlet.spouts.kafka.activity import Activity, Background
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator, StaticCoordinator, Task
-from streamlet.spouts.kafka.dead_letter import RunStamp
-from streamlet.spouts.kafka.dead_letter_writer import DeadLetterWriter, open_writer
-from streamlet.spouts.kafka.emit_gate import BEAT_SHARE, EmitGate
+from streamlet.spouts.kafka.dead_letters.dead_letter import RunStamp
+from streamlet.spouts.kafka.dead_letters.dead_letter_writer import DeadLetterWriter, open_writer
 from streamlet.spouts.kafka.errors import DEAD_LETTER, NoSuchTopic, NoZooKeeper, SpoutCannotStart, StopInTheFuture
-from streamlet.spouts.kafka.group_owner import GroupOwner
 from streamlet.spouts.kafka.hosts import (
     BrokerReader,
     KafkaBrokerReader,
@@ -50,20 +48,22 @@ from streamlet.spouts.kafka.hosts import (
     ZkTopicsReader,
 )
 from streamlet.spouts.kafka.manager import PartitionManager
-from streamlet.spouts.kafka.newest_run import FORGOTTEN, NEWCOMER, Claim, member_name
-from streamlet.spouts.kafka.owner_nodes import TaskNode
+from streamlet.spouts.kafka.ownership.emit_gate import BEAT_SHARE, EmitGate
+from streamlet.spouts.kafka.ownership.group_owner import GroupOwner
+from streamlet.spouts.kafka.ownership.newest_run import FORGOTTEN, NEWCOMER, Claim, member_name
+from streamlet.spouts.kafka.ownership.owner_nodes import TaskNode
+from streamlet.spouts.kafka.ownership.zookeeper_owner import ZooKeeperOwner
 from streamlet.spouts.kafka.partition import Broker, Partition, SeveralTopics
 from streamlet.spouts.kafka.partition_counters import PartitionCounters
 from streamlet.spouts.kafka.partition_opening import PartitionOpener
 from streamlet.spouts.kafka.read_range import OFFSET, place_of
-from streamlet.spouts.kafka.scheme import Scheme
+from streamlet.spouts.kafka.schemes.scheme import Scheme
 from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig
 from streamlet.spouts.kafka.spout_fetcher import SpoutFetcher
 from streamlet.spouts.kafka.stores.commit_rounds import CommitRounds
 from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.stores.offset_store import OffsetStore, Owner
 from streamlet.spouts.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
-from streamlet.spouts.kafka.zookeeper_owner import ZooKeeperOwner
 
 log = logging.getLogger(__name__)
 

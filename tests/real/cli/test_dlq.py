@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 
 from streamlet.devcluster import DevCluster
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
-from streamlet.spouts.kafka.dead_letter_choice import LetterFilter, plan_replay
-from streamlet.spouts.kafka.dead_letter_topic import DeadLetterTopic, ReplayFailed
+from streamlet.spouts.kafka.dead_letters.dead_letter_choice import LetterFilter, plan_replay
+from streamlet.spouts.kafka.dead_letters.dead_letter_topic import DeadLetterTopic, ReplayFailed
 from tests.command_line import ROOT, Streamlet, streamlet
 from tests.read_back import Row, read_back
 

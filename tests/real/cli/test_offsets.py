@@ -18,8 +18,8 @@ from kazoo.client import KazooClient
 
 from streamlet.devcluster import DevCluster
 from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, SpoutConfig, ZkOffsets
-from streamlet.spouts.kafka.offset_changes import Wish, changes
-from streamlet.spouts.kafka.stored_offsets import OffsetsMoved, SpoutOffsets, StillRunning, refuse_running
+from streamlet.spouts.kafka.offset_tools.offset_changes import Wish, changes
+from streamlet.spouts.kafka.offset_tools.stored_offsets import OffsetsMoved, SpoutOffsets, StillRunning, refuse_running
 from tests.brokers import ON_KAFKA_2_1
 from tests.command_line import Streamlet
 from tests.patience import PATIENCE_S

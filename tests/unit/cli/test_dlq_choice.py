@@ -8,9 +8,9 @@ from streamlet.base.errors import BadInput
 from streamlet.cli import dlq
 from streamlet.cli.dlq import WantedLetters, one_config
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
-from streamlet.spouts.kafka.dead_letter import Fault, GivenUp, RunStamp, headers_of
-from streamlet.spouts.kafka.dead_letter_choice import LetterFilter, LetterLog, plan_purge, plan_replay
-from streamlet.spouts.kafka.scheme import Record
+from streamlet.spouts.kafka.dead_letters.dead_letter import Fault, GivenUp, RunStamp, headers_of
+from streamlet.spouts.kafka.dead_letters.dead_letter_choice import LetterFilter, LetterLog, plan_purge, plan_replay
+from streamlet.spouts.kafka.schemes.scheme import Record
 
 
 def shared_log() -> LetterLog:

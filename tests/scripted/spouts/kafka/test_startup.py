@@ -19,7 +19,7 @@ from streamlet.spouts.kafka.coordinator import KafkaCoordinator, StaticCoordinat
 from streamlet.spouts.kafka.errors import NoBrokers, NoUsableListener, SpoutCannotStart
 from streamlet.spouts.kafka.hosts import KafkaHosts, StaticHosts, ZkBrokerReader, ZkHosts
 from streamlet.spouts.kafka.partition import Broker
-from streamlet.spouts.kafka.scheme import StringScheme
+from streamlet.spouts.kafka.schemes.scheme import StringScheme
 from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig
 from streamlet.spouts.kafka.startup import Held, living_brokers, wire
 from tests.memory_nodes import MemoryNodeStore

@@ -23,13 +23,13 @@ from streamlet.model.grouping import Grouping
 from streamlet.model.stream import Stream
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.spouts.kafka.dead_letter import Fault
+from streamlet.spouts.kafka.dead_letters.dead_letter import Fault
 from streamlet.spouts.kafka.errors import PoisonRecord, SchemeNotReady
 from streamlet.spouts.kafka.manager import EMITTED_END, EMITTED_MORE_LEFT, NO_EMITTED, EmitLimits, PartitionManager
 from streamlet.spouts.kafka.offset_ledger import LedgerViolation, OffsetLedger
 from streamlet.spouts.kafka.partition import OffsetRange, Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
-from streamlet.spouts.kafka.scheme import FunctionScheme, RawScheme, Record, StringScheme
+from streamlet.spouts.kafka.schemes.scheme import FunctionScheme, RawScheme, Record, StringScheme
 from streamlet.tracking.window import PendingWindow
 
 P = Partition("lines", 3)

@@ -21,7 +21,7 @@ from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
 from streamlet.spouts.kafka.partition_opening import PartitionOpener, decide_stop
 from streamlet.spouts.kafka.read_range import ReadPlace
-from streamlet.spouts.kafka.scheme import as_scheme
+from streamlet.spouts.kafka.schemes.scheme import as_scheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig
 from streamlet.spouts.kafka.stores.offset_store import (
     CommitPosition,

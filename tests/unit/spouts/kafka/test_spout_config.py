@@ -13,9 +13,9 @@ from streamlet.model.spec import ComponentSpec
 from streamlet.model.stream import Stream
 from streamlet.spouts.kafka.chosen_topics import ChosenTopics
 from streamlet.spouts.kafka.hosts import KafkaHosts, StaticHosts, ZkHosts
-from streamlet.spouts.kafka.json_scheme import JsonScheme
 from streamlet.spouts.kafka.partition import Partition
-from streamlet.spouts.kafka.scheme import RawScheme
+from streamlet.spouts.kafka.schemes.json_scheme import JsonScheme
+from streamlet.spouts.kafka.schemes.scheme import RawScheme
 from streamlet.spouts.kafka.spout import KafkaSpout
 from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig, StartPolicy, ZkOffsets, override_names
 

@@ -25,7 +25,7 @@ from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.read_sources import NEARER_S
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
-from streamlet.spouts.kafka.scheme import StringScheme
+from streamlet.spouts.kafka.schemes.scheme import StringScheme
 from streamlet.spouts.kafka.spout_fetcher import BUSY_WAIT_MS, SpoutFetcher
 
 A, B, C = Broker("a"), Broker("b"), Broker("c")

@@ -16,7 +16,7 @@ from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
-from streamlet.spouts.kafka.scheme import StringScheme
+from streamlet.spouts.kafka.schemes.scheme import StringScheme
 from streamlet.spouts.kafka.stores.commit_rounds import CommitRounds
 from streamlet.spouts.kafka.stores.offset_store import CommitOutcome, CommitPosition
 

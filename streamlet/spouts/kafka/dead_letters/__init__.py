@@ -1,0 +1,1 @@
+"""Records that were given up: their headers, the writer, and what `streamlet dlq` reads."""

@@ -1,0 +1,283 @@
+"""A dead-letter topic from outside of a run: read, replayed, purged. Everything here blocks.
+
+A replay writes records and their markers in one transaction: after a crash in between, both are there for readers of
+``read_committed``, or neither. All replays of one topic have one transactional id, so a second command fences the
+first.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from streamlet.base.clock import Clock, SystemClock
+from streamlet.base.errors import BadInput, StreamletError, text_of
+from streamlet.kafka import Consumer, ConsumerRecord, Producer, TopicPartition
+from streamlet.kafka.broker_errors import UnknownTopicOrPartition
+from streamlet.kafka.errors import KafkaError
+from streamlet.spouts.kafka.dead_letters.dead_letter import DeadLetter, marker_headers, replayed_headers
+from streamlet.spouts.kafka.dead_letters.dead_letter_choice import LetterLog, LetterPlace
+from streamlet.spouts.kafka.dead_letters.dead_letter_writer import MOST_BYTES
+from streamlet.spouts.kafka.errors import NoSuchTopic
+from streamlet.spouts.kafka.offset_tools.stored_offsets import connect_admin
+from streamlet.spouts.kafka.spout_config import SpoutConfig
+from streamlet.spouts.kafka.startup import Held
+
+TRANSACTION = 500
+"""Letters replayed in one transaction, at most."""
+
+TRANSACTION_BYTES = 8 << 20
+"""Bytes of keys and values after which a transaction ends."""
+
+TRANSACTION_TIMEOUT_MS = 15_000
+"""Milliseconds until brokers abort the transaction of a killed replay."""
+
+POLL_MS = 200
+"""Milliseconds of one poll."""
+
+LetterRecord = tuple[DeadLetter, ConsumerRecord]
+"""A dead letter, and its record in the dead-letter topic."""
+
+
+class Replayed(NamedTuple):
+    """Letters whose records were written, and letters gone from the topic."""
+
+    written: list[DeadLetter]
+    missing: list[DeadLetter]
+
+
+class ReplayFailed(StreamletError):
+    """A replay ended before its last letter."""
+
+    def __init__(self, topic: str, done: int, left: int, error: Exception, letter: DeadLetter | None) -> None:
+        at = "" if letter is None else f"letter {name_of(letter)}: "
+        what_to_do = (
+            "Correct this, or leave the letter out with the options that choose letters"
+            if isinstance(error, BadInput)
+            else "Run the command again"
+        )
+        super().__init__(
+            f"The replay of dead letters in {topic!r} has ended early: {at}{text_of(error)} {done} letters are "
+            f"replayed and marked as such, {left} may not be. {what_to_do}: a replay takes exactly those that are "
+            "still open, for a record and its mark are written together or not at all."
+        )
+
+
+class NothingRead(StreamletError):
+    """The brokers give no records of a partition that has some."""
+
+    retriable = True
+
+    def __init__(self, tp: TopicPartition, at: int, end: int, limit_s: float) -> None:
+        super().__init__(
+            f"Partition {tp.partition} of {tp.topic!r} cannot be read on from offset {at}, and it has records up to "
+            f"{end}: its broker gave none for {limit_s:.0f} s (request_timeout_ms). Look whether its leader is up, and "
+            "run the command again."
+        )
+
+
+class ReplayTargetTooSmall(BadInput):
+    """The topic for the records has fewer partitions than letters name."""
+
+    def __init__(self, letter: DeadLetter, count: int) -> None:
+        super().__init__(
+            f"Dead letter {name_of(letter)} cannot be replayed: its record is of partition {letter.partition} of "
+            f"{letter.topic!r}, which has {count} partitions (from 0). Nothing was written. Leave it out with "
+            f"--partition, or let keys choose the partition with --to {letter.topic}."
+        )
+
+
+def name_of(letter: DeadLetter) -> str:
+    """Name a letter as the commands do: partition and offset."""
+    return f"{letter.place[0]}:{letter.place[1]}"
+
+
+class ReplayTargetMissing(BadInput):
+    """The topic that records are to be replayed to does not exist."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"Dead letters cannot be replayed to topic {topic!r}: it does not exist. Nothing was written. Create it, "
+            "choose other letters with --topic, or name the topic to write to with --to."
+        )
+
+
+class DeadLetterTopic:
+    """The dead-letter topic of a spout's settings. One thread; ``close`` it. Raises errors of a start when made."""
+
+    def __init__(self, config: SpoutConfig, say: Callable[[str], None]) -> None:
+        self.topic = config.dead_letter_topic
+        self._config = config
+        self._clock: Clock = SystemClock()
+        self._held = Held(lambda: None, say)
+        try:
+            self._admin = connect_admin(config, self._held, self._clock)
+        finally:
+            self._held.close()
+        try:
+            row = self._admin.describe_topics(self.topic)[self.topic]
+        except BaseException as error:
+            self._admin.close()
+            if isinstance(error, UnknownTopicOrPartition):
+                raise NoSuchTopic(self.topic, "no broker of the cluster knows it", "dead_letter_topic") from None
+            raise
+        self.partitions = sorted(part.partition for part in row.partitions)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._admin.close()
+
+    # -- reading --------------------------------------------------------------------------------------------
+
+    def read(self) -> LetterLog:
+        """Read all headers; committed records only."""
+        log = LetterLog()
+        with self._consumer() as consumer:
+            tps = [TopicPartition(self.topic, number) for number in self.partitions]
+            first, ends = consumer.beginning_offsets(tps), consumer.end_offsets(tps)
+            log.ends = {tp.partition: ends[tp] for tp in tps}
+            for tp in tps:
+                for record in self._records(consumer, tp, first[tp], ends[tp]):
+                    log.add((tp.partition, record.offset), record.headers)
+        return log
+
+    def find(self, place: LetterPlace) -> ConsumerRecord | None:
+        """Return one record; None: there is none."""
+        tp = TopicPartition(self.topic, place[0])
+        if place[0] not in self.partitions:
+            return None
+        with self._consumer() as consumer:
+            first, end = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
+            if not first <= place[1] < end:
+                return None
+            for record in self._records(consumer, tp, place[1], end):
+                return record if record.offset == place[1] else None
+        return None
+
+    # -- replaying ------------------------------------------------------------------------------------------
+
+    def begin_replay(self) -> Producer:
+        """Return the producer of a replay; it fences one that another command has begun."""
+        # Rule: before the topic is read. Afterwards another command's transaction is decided and its markers are in
+        # the log; a letter that was read before that would be replayed twice.
+        producer = Producer(
+            **{
+                **self._client("replay"),
+                "transactional_id": f"streamlet-dlq-{self.topic}",
+                "linger_ms": 5,
+                "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
+                # What was written as a letter must fit as a record: it is smaller.
+                "max_request_size": MOST_BYTES,
+                "buffer_memory": MOST_BYTES,
+            }
+        )
+        try:
+            producer.init_transactions()
+        except BaseException:
+            producer.close(0)
+            raise
+        return producer
+
+    def check_targets(self, letters: Sequence[DeadLetter], to: str | None) -> None:
+        """Raise ReplayTargetMissing or ReplayTargetTooSmall where a record has no place to go."""
+        for name in sorted({letter.topic for letter in letters} if to is None else {to}):
+            try:
+                count = len(self._admin.describe_topics(name)[name].partitions)
+            except UnknownTopicOrPartition:
+                raise ReplayTargetMissing(name) from None
+            for letter in letters if to is None else ():
+                if letter.topic == name and letter.partition >= count:
+                    raise ReplayTargetTooSmall(letter, count)
+
+    def replay(self, producer: Producer, letters: Sequence[DeadLetter], to: str | None) -> Replayed:
+        """Write the records of letters to their topics, or to one; mark them. Raises ReplayFailed."""
+        written: list[DeadLetter] = []
+        current: DeadLetter | None = None
+        try:
+            with self._consumer() as consumer:
+                for group in in_transactions(self._with_records(consumer, letters)):
+                    producer.begin_transaction()
+                    for current, record in group:
+                        self._send(producer, current, record, to)
+                    current = None
+                    producer.commit_transaction()
+                    written += [letter for letter, _ in group]
+        except (KafkaError, NothingRead) as error:
+            raise ReplayFailed(self.topic, len(written), len(letters) - len(written), error, current) from error
+        done = {letter.place for letter in written}
+        return Replayed(written, [letter for letter in letters if letter.place not in done])
+
+    def _send(self, producer: Producer, letter: DeadLetter, record: ConsumerRecord, to: str | None) -> None:
+        topic, partition = (letter.topic, letter.partition) if to is None else (to, None)
+        headers = replayed_headers(letter, record.headers)
+        producer.send(topic, record.value, record.key, headers, partition)
+        producer.send(self.topic, None, None, marker_headers(letter.place[1]), letter.place[0])
+
+    def _with_records(self, consumer: Consumer, letters: Sequence[DeadLetter]) -> Iterator[LetterRecord]:
+        """Yield letters with their records, by partition and offset."""
+        wanted: dict[int, dict[int, DeadLetter]] = defaultdict(dict)
+        for letter in letters:
+            wanted[letter.place[0]][letter.place[1]] = letter
+        for partition, by_offset in sorted(wanted.items()):
+            tp = TopicPartition(self.topic, partition)
+            for record in self._records(consumer, tp, min(by_offset), max(by_offset) + 1):
+                if record.offset in by_offset:
+                    yield by_offset[record.offset], record
+
+    def _records(self, consumer: Consumer, tp: TopicPartition, first: int, end: int) -> Iterator[ConsumerRecord]:
+        """Yield a partition's records from one offset up to another. Raises NothingRead."""
+        limit_s = self._config.request_timeout_ms / 1000
+        consumer.assign([tp])
+        consumer.seek(tp, first)
+        at, since_s = first, self._clock.monotonic()
+        while (position := consumer.position(tp)) < end:
+            if position == at and self._clock.monotonic() - since_s > limit_s:
+                raise NothingRead(tp, at, end, limit_s)
+            if position != at:
+                at, since_s = position, self._clock.monotonic()
+            for record in consumer.poll(POLL_MS).get(tp, ()):
+                if record.offset >= end:
+                    return
+                yield record
+
+    # -- deleting -------------------------------------------------------------------------------------------
+
+    def purge(self, before: Mapping[int, int]) -> None:
+        """Delete the records below these offsets."""
+        if before:
+            self._admin.delete_records({TopicPartition(self.topic, part): offset for part, offset in before.items()})
+
+    def _consumer(self) -> Consumer:
+        return Consumer(**{**self._client("read"), "isolation_level": "read_committed", "auto_offset_reset": "none"})
+
+    def _client(self, purpose: str) -> dict[str, Any]:
+        return {
+            "bootstrap_servers": list(self._admin.config.bootstrap_servers),
+            "client_id": f"{self._config.client_id}-dlq-{purpose}",
+            "request_timeout_ms": self._config.request_timeout_ms,
+            **self._config.security(),
+        }
+
+
+def in_transactions(found: Iterable[LetterRecord]) -> Iterator[list[LetterRecord]]:
+    """Group letters by transaction.
+
+    Each has TRANSACTION letters at most, and TRANSACTION_BYTES with the last record beyond.
+    """
+    group: list[LetterRecord] = []
+    size = 0
+    for one in found:
+        group.append(one)
+        size += len(one[1].key or b"") + len(one[1].value or b"")
+        if len(group) == TRANSACTION or size >= TRANSACTION_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

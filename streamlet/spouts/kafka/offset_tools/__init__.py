@@ -1,0 +1,1 @@
+"""Stored offsets outside of a run: what `streamlet offsets` reads, changes and writes."""

@@ -1,0 +1,168 @@
+"""Records of Avro as tuples with named fields; schemas from a registry, or given."""
+
+from __future__ import annotations
+
+import io
+import json
+import types
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, date, datetime
+from datetime import time as time_of_day
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from streamlet.base.errors import SettingError
+from streamlet.spouts.kafka.errors import UnreadableData
+from streamlet.spouts.kafka.schemes.record_fields import Paths, PathSteps, RecordFields, find_in_object
+from streamlet.spouts.kafka.schemes.schema_registry import SchemaRegistry
+from streamlet.spouts.kafka.schemes.scheme import Column, Record, Row
+from streamlet.spouts.kafka.schemes.wire_header import Data, split_header
+
+TRAVEL = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+class AvroScheme:
+    """Fields of Avro records: the value's, the key's, then parts of the record.
+
+    ``registry``: each key and value begins with its schema's id. ``schema`` (text or parsed JSON) alone: bytes without
+    a header, unless ``framed=True``. Both: records are read as ``schema`` says, by Avro's rules of resolution.
+    ``key_schema``: as ``schema``, for keys. The rest as for JsonScheme. Needs fastavro. Raises SettingError.
+    """
+
+    def __init__(
+        self,
+        fields: Paths = (),
+        *,
+        registry: SchemaRegistry | None = None,
+        schema: Any = None,
+        key: Paths = (),
+        key_schema: Any = None,
+        record: Paths = (),
+        default: Mapping[str, Any] | None = None,
+        tombstones: bool = False,
+        framed: bool | None = None,
+    ) -> None:
+        _fastavro()
+        if registry is not None and (framed is False or not isinstance(registry, SchemaRegistry)):
+            raise SettingError(
+                "AvroScheme: registry is a SchemaRegistry(...), and its records always have a header: leave `framed` "
+                "out."
+            )
+        self._fields = RecordFields(
+            "AvroScheme", fields, key, record, default, tombstones=tombstones, find=find_what_travels
+        )
+        self.outputs = self._fields.outputs
+        for chosen, given, name in (
+            (self._fields.of_value, schema, "schema"),
+            (self._fields.of_key, key_schema, "key_schema"),
+        ):
+            if chosen and given is None and registry is None:
+                raise SettingError(f"AvroScheme: give {name}=, or the registry that has the schemas: registry=.")
+        self._value = AvroReader("schema", schema, registry, framed=bool(framed))
+        self._key = AvroReader("key_schema", key_schema, registry, framed=bool(framed))
+
+    def deserialize(self, record: Record) -> list[Row] | None:
+        return self._fields.tuples(record, self._value.decode, self._key.decode)
+
+    @property
+    def deserialize_columns(self) -> Callable[[Column, Column], list[Row | None]] | None:
+        """The way with whole columns; None where a tuple holds parts of the record that are no columns."""
+        return self._fields.columns(self._value.decode, self._key.decode)
+
+
+class AvroReader:
+    """Decodes the keys or the values of a topic."""
+
+    def __init__(self, argument: str, schema: Any, registry: SchemaRegistry | None, *, framed: bool) -> None:
+        self._registry = registry
+        self._framed = framed or registry is not None
+        self._given = None if schema is None else _given(argument, schema)
+        self._by_id: dict[int, Any] = {}
+
+    def decode(self, data: Data) -> Any:
+        """Return what Avro bytes say. Raises UnreadableData, UnknownSchema and SchemeNotReady."""
+        schema_id, body = split_header(data) if self._framed else (None, data)
+        writer, reader = self._given, None
+        if self._registry is not None:
+            assert schema_id is not None
+            writer, reader = self._by_id.get(schema_id) or self._look_up(schema_id), self._given
+        stream = io.BytesIO(body)
+        try:
+            found = _fastavro().schemaless_reader(stream, writer, reader)["value"]
+        except Exception as error:
+            of = "the given schema" if schema_id is None or self._registry is None else f"schema id {schema_id}"
+            raise UnreadableData(f"it is not Avro of {of} ({type(error).__name__}: {error})") from error
+        left = len(body) - stream.tell()
+        if left:
+            hint = "" if self._framed else "; if a registry's serializer wrote it, say framed=True or registry=..."
+            raise UnreadableData(f"{left} of its {len(body)} bytes are left over after its Avro value{hint}")
+        return found
+
+    def _look_up(self, schema_id: int) -> Any:
+        assert self._registry is not None
+        found = self._registry.schema_at_hand(schema_id)
+        if found.kind != "AVRO":
+            raise UnreadableData(f"its schema id {schema_id} is a schema of {found.kind}, not of AVRO")
+        try:
+            parsed = parsed_schema(found.text, (text for _, text in found.references))
+        except Exception as error:
+            raise UnreadableData(f"its schema id {schema_id} cannot be used: {error}") from error
+        self._by_id[schema_id] = parsed
+        return parsed
+
+
+def parsed_schema(schema: Any, references: Iterable[str] = ()) -> Any:
+    """Return a schema for fastavro, wrapped in a record.
+
+    The record has one field, ``value``. ``references``: texts of the schemas whose names it uses. Raises fastavro's
+    errors and ValueError.
+    """
+    # A record's bytes are those of its fields, so the wrap changes nothing on the wire. Without it fastavro would look
+    # for the names that a union of references holds, and find none: only a record carries the names it was parsed with.
+    named: dict[str, Any] = {}
+    for text in references:
+        _fastavro().parse_schema(json.loads(text), named)
+    inner = json.loads(schema) if isinstance(schema, str) else schema
+    wrapped = {"type": "record", "name": "StreamletOneValue", "fields": [{"name": "value", "type": inner}]}
+    return _fastavro().parse_schema(wrapped, named)
+
+
+def find_what_travels(found: Any, steps: PathSteps) -> Any:
+    """Return what a path leads to, fit for a tuple. Raises AbsentField."""
+    found = find_in_object(found, steps)
+    return found if found.__class__ in TRAVEL else in_travelling_form(found)
+
+
+def in_travelling_form(value: Any) -> Any:
+    """Return a value with decimals, dates, times and UUIDs as text."""
+    if isinstance(value, dict):
+        return {name: in_travelling_form(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [in_travelling_form(inner) for inner in value]
+    if isinstance(value, datetime):
+        return value.astimezone(UTC) if value.tzinfo else value.isoformat()
+    if isinstance(value, date | time_of_day):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal | UUID) else value
+
+
+def _given(argument: str, schema: Any) -> Any:
+    try:
+        return parsed_schema(schema)
+    except Exception as error:
+        raise SettingError(
+            f"AvroScheme: {argument} is not an Avro schema, as text or as parsed JSON: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _fastavro() -> types.ModuleType:
+    """Return the library. Raises SettingError where it is missing."""
+    try:
+        import fastavro
+    except ImportError as error:
+        raise SettingError(
+            f"AvroScheme needs the library fastavro, which cannot be imported here ({error}). Install it, on every "
+            "machine that runs workers: pip install 'streamlet-storm[avro]', or pip install fastavro."
+        ) from None
+    return fastavro

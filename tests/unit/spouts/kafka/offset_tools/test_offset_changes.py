@@ -1,0 +1,107 @@
+"""What a change of stored offsets is decided to be."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from streamlet.base.errors import BadInput
+from streamlet.spouts.kafka.offset_tools.offset_changes import (
+    AnotherTopic,
+    NoSuchPartition,
+    NotAnExport,
+    OffsetOutsideLog,
+    StoredEntry,
+    Wish,
+    changes,
+    check_topic,
+    export_document,
+    parse_offsets,
+    parse_place,
+    read_export,
+)
+from streamlet.spouts.kafka.partition import OffsetRange
+
+LOGS = {0: OffsetRange(5, 20), 1: OffsetRange(0, 10)}
+
+
+def test_a_place_is_a_word_an_offset_or_a_time_with_its_zone() -> None:
+    assert parse_place("earliest") == "earliest" and parse_place("latest") == "latest"
+    assert parse_place("17") == 17
+    assert parse_place("2026-01-31T12:00:00Z") == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    for wrong in ("", "-1", "1.5", "end", "2026-01-31", "2026-01-31T12:00:00", "9" * 30, "\u0663"):
+        with pytest.raises(BadInput):
+            parse_place(wrong)
+
+
+def test_offsets_of_partitions_are_pairs_of_whole_numbers() -> None:
+    assert parse_offsets(["0=5", "11=0"]) == {0: 5, 11: 0}
+    for wrong in (["0"], ["0="], ["=1"], ["0=-1"], ["a=1"], ["0=1", "0=2"], ["0=1=2"]):
+        with pytest.raises(BadInput):
+            parse_offsets(wrong)
+
+
+def test_changes_compare_with_what_is_stored_and_name_what_is_needed() -> None:
+    stored = {0: StoredEntry(9), 1: StoredEntry(10)}
+    first, second = changes("t", None, {1: Wish(10), 0: Wish(6)}, stored, LOGS)
+    assert (first.partition, first.difference, first.needed) == (0, -3, True)
+    assert (second.partition, second.difference, second.needed) == (1, 0, False)
+    (new,) = changes("t", None, {1: Wish(0)}, {}, LOGS)
+    assert (new.before, new.difference, new.needed) == (None, None, True)
+
+
+def test_an_entry_of_a_deleted_topic_is_written_anew_at_the_same_number() -> None:
+    (row,) = changes("t", "new", {1: Wish(3)}, {1: StoredEntry(3, topic_id="old")}, LOGS)
+    assert row.needed
+    (row,) = changes("t", "new", {1: Wish(3)}, {1: StoredEntry(3)}, LOGS)
+    assert not row.needed
+
+
+def test_both_ends_of_the_log_are_allowed_and_nothing_beyond() -> None:
+    for offset in (5, 20):
+        assert changes("t", None, {0: Wish(offset)}, {}, LOGS)
+    for offset in (4, 21):
+        with pytest.raises(OffsetOutsideLog, match=r"from 5 .*reset --to earliest --partition [0-9]+`"):
+            changes("t", None, {0: Wish(offset)}, {}, LOGS)
+    with pytest.raises(NoSuchPartition, match="no partition 2, 7: its partitions are 0 to 1"):
+        changes("t", None, {7: Wish(0), 2: Wish(0)}, {}, LOGS)
+
+
+def test_an_export_is_read_back_as_it_was_written() -> None:
+    stored = {0: StoredEntry(9, leader_epoch=3, metadata="{}"), 1: StoredEntry(10)}
+    document = export_document({"component": "lines"}, "t", "id", stored)
+    found = read_export(json.dumps(document), "file")
+    assert (found.topic, found.topic_id, found.wishes) == ("t", "id", {0: Wish(9, 3), 1: Wish(10)})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": "other"},
+        {"topic": 1},
+        {"offsets": None},
+        {"offsets": [{"partition": 0, "offset": -1, "leader_epoch": 0}]},
+        {"offsets": [{"partition": 0, "offset": True, "leader_epoch": 0}]},
+        {"offsets": [{"partition": 0, "offset": 1 << 63, "leader_epoch": 0}]},
+        {"offsets": [{"partition": 0, "offset": 1, "leader_epoch": 0}] * 2},
+        {"offsets": [7]},
+    ],
+)
+def test_what_is_no_export_is_refused(change: dict[str, object]) -> None:
+    document = export_document({}, "t", None, {0: StoredEntry(1)})
+    with pytest.raises(NotAnExport, match="file cannot be imported"):
+        read_export(json.dumps({**document, **change}), "file")
+    for text in ("", "[]", "7", "[" * 100_000):
+        with pytest.raises(NotAnExport):
+            read_export(text, "file")
+
+
+def test_offsets_of_another_topic_or_of_a_deleted_one_are_refused() -> None:
+    check_topic("file", ("t", None), ("t", "b"))
+    check_topic("file", ("t", "b"), ("t", "b"))
+    with pytest.raises(AnotherTopic, match="another record"):
+        check_topic("file", ("s", "b"), ("t", "b"))
+    with pytest.raises(AnotherTopic, match="was deleted"):
+        check_topic("file", ("t", "a"), ("t", "b"))

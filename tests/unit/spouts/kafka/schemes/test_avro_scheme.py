@@ -1,0 +1,134 @@
+"""Records of Avro as tuples: with a schema at hand, and with those of a registry."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pytest
+
+from streamlet.base.errors import SettingError
+from streamlet.spouts.kafka import AvroScheme, Record, SchemaRegistry
+from streamlet.spouts.kafka.errors import FieldMissing, UnreadableData
+from streamlet.spouts.kafka.schemes.schema_registry import RegisteredSchema
+from streamlet.spouts.kafka.schemes.scheme import columns_of
+
+ITEM = {"type": "record", "name": "Item", "namespace": "shop", "fields": [{"name": "sku", "type": "string"}]}
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "user", "type": ["null", "string"]},
+        {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 2}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+    ],
+}
+ANN = {"user": "ann", "amount": Decimal("1.50"), "at": datetime(2026, 1, 2, 3, tzinfo=UTC), "day": date(2026, 1, 2)}
+
+
+def avro(schema: Any, value: Any) -> bytes:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, schema, value)
+    return stream.getvalue()
+
+
+def framed(schema_id: int, schema: Any, value: Any) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + avro(schema, value)
+
+
+def record(value: bytes | None, key: bytes | None = None) -> Record:
+    return Record("orders", 1, 7, 1700, key, value, ())
+
+
+def registry(**schemas: RegisteredSchema) -> SchemaRegistry:
+    """Return one that has its schemas already."""
+    made = SchemaRegistry("http://nowhere:1")
+    made._known.update({schema.schema_id: schema for schema in schemas.values()})
+    return made
+
+
+def test_avro_with_a_given_schema_becomes_rows_that_travel() -> None:
+    scheme = AvroScheme(["user", "amount", "at", "day"], schema=json.dumps(ORDER))
+    row = ["ann", "1.50", datetime(2026, 1, 2, 3, tzinfo=UTC), "2026-01-02"]
+    assert scheme.deserialize(record(avro(ORDER, ANN))) == [row]
+    assert scheme.deserialize(record(None)) is None
+    columns = columns_of(pickle.loads(pickle.dumps(scheme)))
+    assert columns is not None and columns([None, None], [avro(ORDER, ANN), None]) == [row, None]
+
+
+def test_avro_of_a_registry_is_read_with_the_schema_of_each_record() -> None:
+    newer = {"type": "record", "name": "Order", "fields": [{"name": "user", "type": "string"}]}
+    known = registry(
+        a=RegisteredSchema(1, "AVRO", json.dumps(ORDER)),
+        b=RegisteredSchema(2, "AVRO", json.dumps(newer)),
+        key=RegisteredSchema(3, "AVRO", '"long"'),
+    )
+    scheme = AvroScheme(["user"], key=["."], record=["offset"], registry=known)
+    assert scheme.outputs == ("user", "key", "offset")
+    assert scheme.deserialize(record(framed(1, ORDER, ANN), framed(3, "long", 9))) == [["ann", 9, 7]]
+    assert scheme.deserialize(record(framed(2, newer, {"user": "b"}), framed(3, "long", 8))) == [["b", 8, 7]]
+    with pytest.raises(FieldMissing, match="its value has no field 'amount': it has user"):
+        AvroScheme(["amount"], registry=known).deserialize(record(framed(2, newer, {"user": "b"})))
+
+
+def test_a_given_schema_beside_a_registry_is_the_readers() -> None:
+    reader = {"type": "record", "name": "Order", "fields": [{"name": "user", "type": ["null", "string"]}]}
+    more = {"name": "more", "type": "int", "default": 5}
+    reader["fields"] = [*reader["fields"], more]  # type: ignore[misc]
+    known = registry(a=RegisteredSchema(1, "AVRO", json.dumps(ORDER)))
+    scheme = AvroScheme(["user", "more"], registry=known, schema=reader)
+    assert scheme.deserialize(record(framed(1, ORDER, ANN))) == [["ann", 5]]
+
+
+def test_references_and_unions_of_references_are_found() -> None:
+    items = {
+        "type": "record",
+        "name": "Items",
+        "fields": [{"name": "all", "type": {"type": "array", "items": "shop.Item"}}],
+    }
+    needs = (("shop.Item", json.dumps(ITEM)),)
+    known = registry(
+        a=RegisteredSchema(1, "AVRO", json.dumps(items), needs),
+        b=RegisteredSchema(2, "AVRO", json.dumps(["null", "shop.Item"]), needs),
+    )
+    item = fastavro.parse_schema(ITEM)
+    array = b"\0\0\0\0\x01\x02" + avro(item, {"sku": "x"}) + b"\0"
+    assert AvroScheme(["all"], registry=known).deserialize(record(array)) == [[[{"sku": "x"}]]]
+    of_union = b"\0\0\0\0\x02\x02" + avro(item, {"sku": "y"})
+    assert AvroScheme(["sku"], registry=known).deserialize(record(of_union)) == [["y"]]
+
+
+def test_bytes_that_are_not_of_the_schema_are_named() -> None:
+    known = registry(a=RegisteredSchema(1, "AVRO", json.dumps(ORDER)), p=RegisteredSchema(2, "PROTOBUF", "syntax"))
+    scheme = AvroScheme(["user"], registry=known)
+    with pytest.raises(UnreadableData, match="its value cannot be read: it is not Avro of schema id 1"):
+        scheme.deserialize(record(framed(1, ORDER, ANN)[:9]))
+    with pytest.raises(UnreadableData, match="a schema of PROTOBUF, not of AVRO"):
+        scheme.deserialize(record(b"\0\0\0\0\x02abc"))
+    with pytest.raises(UnreadableData, match="does not begin with a schema registry's header"):
+        scheme.deserialize(record(avro(ORDER, ANN)))
+    plain = AvroScheme(["."], schema='"int"')
+    with pytest.raises(UnreadableData, match=r"5 of its 6 bytes are left over.* say framed=True"):
+        plain.deserialize(record(framed(1, "int", 1)))
+    assert AvroScheme(["."], schema='"int"', framed=True).deserialize(record(framed(1, "int", 1))) == [[1]]
+
+
+def test_arguments_of_an_avro_scheme_that_cannot_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingError, match="give schema="):
+        AvroScheme(["user"])
+    with pytest.raises(SettingError, match="give key_schema="):
+        AvroScheme(["user"], schema=ORDER, key=["id"])
+    with pytest.raises(SettingError, match="schema is not an Avro schema"):
+        AvroScheme(["user"], schema={"type": "rekord"})
+    with pytest.raises(SettingError, match="leave `framed` out"):
+        AvroScheme(["user"], registry=registry(), framed=False)
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(SettingError, match=r"pip install 'streamlet-storm\[avro\]'"):
+        AvroScheme(["user"], schema=ORDER)
