@@ -512,7 +512,7 @@ class RunCoordinator:
                 self.beats[worker] = message
                 self.partitions.heard(worker, message.partitions)
                 supervisor.initializing(worker, epoch, message.initializing)
-                supervisor.waiting(worker, epoch, message.wait_s, message.call_s)
+                supervisor.waiting(worker, epoch, message.wait_s, message.call_s, now)
                 executed = sum(snapshot["executed"] for snapshot in message.tasks.values())
                 supervisor.processed(worker, epoch, executed, now)
             case messages.State(drained, caught_up, done, traffic, idle, quiet):

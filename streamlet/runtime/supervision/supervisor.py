@@ -80,8 +80,11 @@ def drain_needed_s(wait_s: float, timeout_s: float) -> float:
     """Return the seconds that a drain may take, for ``wait_s`` of work."""
     # Rule: as long as what waits takes. The window lets tuples wait for a share of the message time-out; a shorter
     # drain would leave open trees at each end of a slow topology, though nothing is wrong with it.
-    needed = DRAIN_FACTOR * wait_s + DRAIN_MORE_S
-    return float(math.ceil(max(DRAIN_S, min(needed, timeout_s))))
+    return float(math.ceil(max(DRAIN_S, min(_with_margin(wait_s), timeout_s))))
+
+
+def _with_margin(wait_s: float) -> float:
+    return DRAIN_FACTOR * wait_s + DRAIN_MORE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +367,7 @@ class Supervisor:
         # After Ctrl-C the answer to it says so; and a user who has set the time knows it.
         if self.ending != "time" or self.limits.drain_s is not None or self._drain_s <= DRAIN_S:
             return []
-        return [TellUser("info", f"Draining, for {self._drain_s:g} s at most: so much work is under way.")]
+        return [TellUser("info", f"Draining, for about {self._drain_s:g} s: so much work is under way.")]
 
     def _drained_by(self, now: float) -> float:
         """Choose how long a drain may take from now on; return when it is over."""
@@ -377,18 +380,27 @@ class Supervisor:
         """How long a drain may take that begins now."""
         if self.limits.drain_s is not None:
             return self.limits.drain_s
+        return drain_needed_s(self._work_left_s(), self.limits.timeout_s)
+
+    def _work_left_s(self) -> float:
         up = [worker for worker in self.workers.values() if worker.state is WorkerState.UP]
         # Workers work side by side, but the last tuple may have to go through a call in each of them.
-        wait_s = max((worker.wait_s for worker in up), default=0.0) + sum(worker.call_s for worker in up)
-        return drain_needed_s(wait_s, self.limits.timeout_s)
+        return max((worker.wait_s for worker in up), default=0.0) + sum(worker.call_s for worker in up)
 
-    def waiting(self, index: int, epoch: int, wait_s: float, call_s: float) -> None:
+    def waiting(self, index: int, epoch: int, wait_s: float, call_s: float, now: float) -> None:
         """Note how much work waits in a worker.
 
         In seconds; ``call_s``: one call of its slowest bolt.
         """
-        if self.workers[index].epoch == epoch:
-            self.workers[index].wait_s, self.workers[index].call_s = wait_s, call_s
+        worker = self.workers[index]
+        if worker.epoch != epoch:
+            return
+        worker.wait_s, worker.call_s = wait_s, call_s
+        # Rule: a drain at the end of a run's time is made longer by what is found to wait in it. What was emitted just
+        # before the end is in no worker's news yet. After Ctrl-C the time is kept: it was told to the user.
+        if wait_s > 0 and self.ending == "time" and not self._stopping and self.limits.drain_s is None:
+            most = self._ended_s + self.limits.timeout_s
+            self._deadline = max(self._deadline, min(now + _with_margin(self._work_left_s()), most))
 
     def processed(self, index: int, epoch: int, tuples: int, now: float) -> None:
         """Note a worker's count of processed tuples. While it grows, a run that has caught up goes on draining."""

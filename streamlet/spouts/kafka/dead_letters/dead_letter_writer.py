@@ -189,7 +189,10 @@ class DeadLetterWriter:
         self.holds = holds
 
     def close(self, limit_s: float) -> None:
-        """Close the producer within so many seconds."""
+        """Close the producer within so many seconds; tell what no line of the log has told yet."""
+        for (component, error), count in self._told.take_left_out().items():
+            who = ": ".join(part for part in (component, error) if part)
+            self._log.warning("%d more %s to the dead letters (%s)", count, "goes" if count == 1 else "go", who)
         self._producer.close(limit_s)
 
 

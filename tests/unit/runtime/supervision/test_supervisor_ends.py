@@ -76,22 +76,47 @@ def test_a_drain_may_take_as_long_as_what_waits(
     """The window lets tuples wait for longer than 4 s: a slow topology would leave open trees at each end."""
     supervisor = running(limits=Limits(drain_s=drain_s, silent_s=100.0))
     for index, (wait_s, call_s) in waits.items():
-        supervisor.waiting(index, 1, wait_s, call_s)
-        supervisor.waiting(index, 7, 0.0, 0.0)  # of another epoch
+        supervisor.waiting(index, 1, wait_s, call_s, 9.0)
+        supervisor.waiting(index, 7, 0.0, 0.0, 9.0)  # of another epoch
     assert supervisor.drain_if_asked_now_s == limit_s
     told = [one.text for one in supervisor.end("time", 10.0) if isinstance(one, TellUser)]
-    text = f"Draining, for {limit_s:g} s at most: so much work is under way."
+    text = f"Draining, for about {limit_s:g} s: so much work is under way."
     assert told == ([text] if drain_s is None and limit_s > 4 else [])
     for index in waits:
-        supervisor.waiting(index, 1, 0.0, 0.0)  # while it drains
+        supervisor.waiting(index, 1, 0.0, 0.0, 11.0)  # while it drains
     assert not any(isinstance(one, Close) for one in supervisor.tick(10.0 + limit_s - 0.1))
     assert supervisor.tick(10.0 + limit_s) == [Close(clean=True)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "drain_s", "until"),
+    [("time", None, 26.5), ("interrupted", None, 14.0), ("time", 4.0, 14.0)],
+)
+def test_work_that_is_found_only_while_a_run_drains_makes_the_drain_longer(
+    reason: str, drain_s: float | None, until: float
+) -> None:
+    """What was emitted just before the time was over; not after Ctrl-C, when the user was told how long it takes."""
+    supervisor = running(limits=Limits(drain_s=drain_s, silent_s=100.0))
+    supervisor.end(reason, 10.0)
+    supervisor.waiting(1, 1, 10.0, 0.0, 10.5)
+    supervisor.waiting(1, 1, 9.5, 0.0, 11.0)
+    assert supervisor.tick(until - 0.1) == []
+    assert supervisor.tick(until) != []
+
+
+def test_work_that_is_found_while_a_run_drains_is_waited_for_no_longer_than_the_message_time_out() -> None:
+    supervisor = running(limits=Limits(silent_s=100.0))
+    supervisor.end("time", 10.0)
+    for second in range(29):
+        supervisor.waiting(1, 1, 500.0, 1.0, 10.0 + second)
+    assert supervisor.tick(39.9) == []
+    assert supervisor.tick(40.0) == [Close(clean=True)]
 
 
 @pytest.mark.parametrize("waited_s", [1.0, 12.5])
 def test_after_a_long_drain_closing_has_its_own_five_seconds(waited_s: float) -> None:
     supervisor = running()
-    supervisor.waiting(1, 1, 7.5, 0.03)
+    supervisor.waiting(1, 1, 7.5, 0.03, 9.0)
     supervisor.end("interrupted", 10.0)
     for index in (0, 1):
         supervisor.state(index, 1, drained=True, caught_up=True, now=10.0 + waited_s, traffic=({}, {}))

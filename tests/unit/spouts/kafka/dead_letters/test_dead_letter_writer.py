@@ -57,6 +57,9 @@ class Scripted:
     def connections(self) -> str:
         return "No connection."
 
+    def close(self, limit_s: float) -> None:
+        """Nothing is open."""
+
 
 @pytest.fixture
 def rig(monkeypatch: pytest.MonkeyPatch) -> tuple[Scripted, DeadLetterWriter, Manager]:
@@ -137,6 +140,10 @@ def test_the_log_names_a_letter_of_each_kind_and_counts_the_others(rig: Rig, cap
     manager.give_up(100)
     writer.serve([manager], 61.0)  # type: ignore[list-item]
     assert "(99 more for such errors since the last report)" in caplog.text
+    manager.give_up(200, 201)
+    writer.serve([manager], 71.0)  # type: ignore[list-item]
+    writer.close(1.0)
+    assert caplog.messages[-1] == "2 more go to the dead letters (count: ValueError)"
 
 
 def test_a_start_says_whether_the_topic_or_the_brokers_are_missing(rig: Rig) -> None:
