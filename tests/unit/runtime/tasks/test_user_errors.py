@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,10 +15,12 @@ from streamlet.backends.contract import RunRequest, RunStatus, Stop
 from streamlet.backends.inline import InlineBackend
 from streamlet.base.errors import StreamletError
 from streamlet.base.log_line import LogLine
+from streamlet.cli.docs import pages
 from streamlet.model.settings import resolve
-from streamlet.runtime.tasks.user_errors import definition
+from streamlet.runtime.tasks.user_errors import definition, waits_long
 from streamlet.runtime.worker.loading import load_topology
 from streamlet.runtime.worker.log_lines import shown_text
+from streamlet.tracking.window import PendingWindow
 
 FILE = """
 from streamlet import Bolt, ReliableSpout, Topology
@@ -171,3 +174,11 @@ def test_a_definition_is_found_for_functions_classes_and_nothing_else() -> None:
     assert definition(Plain).startswith(f"{__file__}:")
     assert definition(json.loads).startswith(f"{json.__file__}:")
     assert definition(len) == definition(None) == ""
+
+
+def test_a_bolt_that_is_too_slow_hears_of_the_pool_and_of_the_page_that_shows_one() -> None:
+    """Most slow bolts wait for a service: more tasks and workers are the dear answer to that."""
+    text = waits_long("orders", "price", 12.0, PendingWindow(2000, 7.5))
+    assert "If price waits for answers (a service, a database), let a pool of threads" in text
+    named = re.findall(r"`streamlet docs (\S+)`", text)
+    assert named == ["slow-bolts"] and named[0] in pages()
