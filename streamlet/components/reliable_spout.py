@@ -156,7 +156,7 @@ class ReliableSpout(Spout):
         send, send_many, send_each = port.emit, spout_port.emit_many, spout_port.emit_each
         waiting, flat, make = self._waiting, _FLAT, tuple.__new__
 
-        # Kept only once it was sent: what an emit refused is nothing to wait for.
+        # Kept only once it was sent: what an emit refused is nothing to wait for, and its replay is still due.
         def emit(
             tup: Sequence[Any],
             tup_id: Hashable | None = None,
@@ -170,8 +170,8 @@ class ReliableSpout(Spout):
                 self._emitted_again(tup_id)
             if not here():
                 return from_other_thread(emit, tup, tup_id, stream, direct_task, need_task_ids)
-            waiting.discard(tup_id)
             tasks = send(tup, tup_id, stream, direct_task, need_task_ids)
+            waiting.discard(tup_id)
             # Rule: what is kept is a copy down to the last container, as what was sent is. With the spout's own, which
             # it may fill again, a replay would send what stands there then, and its ack would stand for both.
             kept = [*tup]
@@ -193,9 +193,9 @@ class ReliableSpout(Spout):
             if not here():
                 many_from_other_thread(emit_many, tuples, tup_id, stream)
                 return
-            waiting.discard(tup_id)
             kept = [[*values] for values in tuples]
             send_many(kept, tup_id, stream)
+            waiting.discard(tup_id)
             self.unacked_tuples[tup_id] = Unacked([*map(_copied, kept)], stream, many=True)
 
         def emit_each(tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> bool:

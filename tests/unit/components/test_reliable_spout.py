@@ -34,6 +34,8 @@ class Port:
         return [7] if need_task_ids else None
 
     def emit_many(self, tuples: Any, tup_id: Hashable | None = None, stream: str | None = None) -> None:
+        if self.refuse:
+            raise ValueError("cannot travel")
         self.sent.append(([list(values) for values in tuples], tup_id, stream))
 
     def emit_each(self, tuples: Any, tup_ids: Any) -> bool:
@@ -251,6 +253,21 @@ def test_a_spout_may_emit_a_failed_id_again_itself_and_the_replay_is_then_left_o
     port.clock.advance(60.0)
     spout.replay()
     assert [values for values, *_ in port.sent] == [[1], [2]]
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_failed_id_whose_new_tuple_was_refused_is_replayed_as_before(many: bool, bound: tuple[Kept, Port]) -> None:
+    """The spout catches the refusal; what was emitted first is still neither acked nor given up."""
+    spout, port = bound
+    spout.emit(["a"], tup_id=1)
+    spout.fail_many([1])
+    port.refuse = True
+    with pytest.raises(ValueError, match="cannot travel"):
+        spout.emit_many([["b"]], tup_id=1) if many else spout.emit(["b"], tup_id=1)
+    port.refuse = False
+    port.clock.advance(10.0)
+    assert spout.replay()
+    assert [row[0] for row in port.sent] == [["a"], ["a"]]
 
 
 def test_each_message_of_emit_each_comes_again_alone(bound: tuple[Kept, Port]) -> None:
