@@ -132,8 +132,9 @@ def _unreachable(topology: TopologySpec) -> Iterator[Problem]:
     reached = {component.name for component in topology.components if component.kind == SPOUT}
     if not reached:
         return
-    # A source that is not there is a problem of its own; what follows from it is none.
+    # A source that is not there, or a bolt without inputs, is a problem of its own; what follows from it is none.
     reached |= {sub.source.component for c in topology.components for sub in c.inputs} - names
+    reached |= {component.name for component in topology.components if not component.inputs}
     grown = True
     while grown:
         more = {c.name for c in topology.components if any(sub.source.component in reached for sub in c.inputs)}

@@ -19,7 +19,8 @@ from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError, text_of
 from streamlet.base.notices import Notices
 from streamlet.components.batch import Batch
-from streamlet.components.tuples import ACKED, FAILED
+from streamlet.components.tuples import ACKED, FAILED, NamedValues
+from streamlet.model.validate import nearest
 from streamlet.tracking.window import PendingWindow
 
 AGAIN_S = 10.0
@@ -174,11 +175,26 @@ class Complaints:
             self._tell("error", f"{component} raised {kind} {unsaid} more time(s).", component, 0)
 
 
-def _said(error: BaseException) -> str:
+def _said(error: BaseException, tup: Any = None) -> str:
     """Return ``: TEXT`` for the middle of a sentence; nothing where an error has no text."""
     # One paragraph, whatever the error's own text is: its line ends would break it, and its full stop be a second one.
     text = " ".join(text_of(error).split("\n")).strip().rstrip(".!")
-    return f": {text}" if text else ""
+    return f": {text}{_about_fields(error, tup)}" if text else ""
+
+
+# Rule: no __getattr__ in NamedValues for this. With one, each field that a bolt reads by name takes twice as long.
+def _about_fields(error: BaseException, tup: Any) -> str:
+    """Name the fields after an error about another one; empty otherwise."""
+    if not isinstance(error, AttributeError) or error.obj is None:
+        return ""
+    if isinstance(error.obj, NamedValues):
+        fields = error.obj._fields
+        near = nearest(error.name, fields, "")
+        have = f"the field{'s are' if len(fields) > 1 else ' is'} {', '.join(fields)}"
+        return f" ({have}{near and f'; did{near[3:]}'})"
+    if error.obj is getattr(tup, "values", None):
+        return " (no input of the bolt declares such a field; with named_values = False none has a name)"
+    return ""
 
 
 def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, unsaid: int, defined: Defined) -> str:
@@ -191,7 +207,7 @@ def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, uns
     if isinstance(tup, Batch):
         what = f" on a batch of {len(tup):,} tuple{'' if len(tup) == 1 else 's'} from {tup.component}"
     return (
-        f"{component} (task {task_id}) raised {type(error).__name__}{at}{what}{_said(error)}{again}. "
+        f"{component} (task {task_id}) raised {type(error).__name__}{at}{what}{_said(error, tup)}{again}. "
         f"{_about_memory(error)}{_consequence(tup)}"
     )
 

@@ -15,9 +15,10 @@ from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 
-from streamlet.base.errors import BadInput, StreamletError, hurts_one_tuple
+from streamlet.base.errors import BadInput, StreamletError, hurts_one_tuple, text_of
 from streamlet.model.topology import TopologySpec, is_topology
 from streamlet.runtime.worker.log_lines import keep_shown
+from streamlet.runtime.worker.wrong_calls import remedy_for
 
 NULL_BYTES_FOUND = "source code string cannot contain null bytes"
 """The text of the ValueError that older Pythons raise for such a file; newer ones raise a SyntaxError."""
@@ -105,8 +106,8 @@ def _import(file: Path) -> ModuleType:
         if type(error) is ValueError and str(error) == NULL_BYTES_FOUND:
             raise CannotLoad(f"{file} does not parse: {error}, at its start. Nothing was started.") from error
         raise CannotLoad(
-            f"{file} raised {type(error).__name__} ({_place(error, file)}): {error}. A topology's file must import "
-            "cleanly in every worker; what it imports must be installed or lie beside it."
+            f"{file} raised {type(error).__name__} ({_place(error, file)}): {text_of(error).rstrip('.')}. "
+            + (remedy_for(error) or _must_import(error))
         ) from error
     finally:
         _file_being_imported.reset(token)
@@ -155,6 +156,12 @@ def _check_name_is_free(file: Path, folder: Path, name: str) -> None:
 def file_being_imported() -> Path | None:
     """Return the topology's file that this thread is importing, or None."""
     return _file_being_imported.get()
+
+
+def _must_import(error: BaseException) -> str:
+    """Say what a file that raised has to do."""
+    also = "; what it imports must be installed or lie beside it" if isinstance(error, ImportError) else ""
+    return f"A topology's file must import cleanly in every worker{also}."
 
 
 def _place(error: BaseException, file: Path) -> str:

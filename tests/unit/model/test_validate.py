@@ -358,6 +358,13 @@ def test_bolts_that_no_spout_reaches() -> None:
     assert [p.component for p in found] == ["one", "two"] and "No spout leads here" in found[0].message
 
 
+def test_what_follows_from_forgotten_inputs_is_no_problem_of_its_own() -> None:
+    """The bolt behind one without inputs stands in no circle."""
+    forgotten = Split.spec()
+    found = problems(lines=Lines.spec(), enrich=forgotten, out=Split.spec(inputs=[forgotten]))
+    assert [(p.component, p.message) for p in found] == [("enrich", "It is a bolt without inputs.")]
+
+
 def test_reserved_keys_that_nothing_reads_and_bad_values() -> None:
     lines = Lines.spec(config={"topology.max.spout.pending": "often", "my.own": object()})
     found = problems(lines=lines, config={"topology.max.spout.pendign": 5, "streamlet.seed": -1, "mine": 1})

@@ -9,7 +9,7 @@ import pytest
 from streamlet import Bolt, Tuple
 from streamlet.base.clock import ManualClock
 from streamlet.components.batch import Batch
-from streamlet.components.tuples import ACKED, tick_tuple
+from streamlet.components.tuples import ACKED, tick_tuple, tuple_with_names
 from streamlet.runtime.tasks.user_errors import Complaints
 from tests.unit.runtime.tasks.test_bolt_task import Rig
 
@@ -74,6 +74,20 @@ def test_a_complaint_says_what_became_of_the_tuple(bolt: type[Bolt], root: int, 
 def test_a_users_text_ends_with_one_full_stop(text: str, tup: Tuple | None) -> None:
     said = told(ValueError(text), tup)
     assert ".. " not in said and "!. " not in said and "no such table" in said
+
+
+def test_a_field_that_the_values_do_not_have_is_answered_with_those_they_have() -> None:
+    tup: Any = tuple_with_names(["user", "amount", "offset"])(["ann", 3, 0], "orders")
+    with pytest.raises(AttributeError) as raised:
+        _ = tup.values.ammount
+    assert "'ammount' (the fields are user, amount, offset; did you mean 'amount'?)" in told(raised.value, tup)
+    with pytest.raises(AttributeError) as raised:
+        _ = tup.values.zzz
+    assert "'zzz' (the fields are user, amount, offset)." in told(raised.value, tup)
+    plain: Any = Tuple(["ann"], "orders")
+    with pytest.raises(AttributeError) as raised:
+        _ = plain.values.ammount
+    assert "no attribute 'ammount' (no input of the bolt declares such a field; with" in told(raised.value, plain)
 
 
 def test_of_a_tick_nothing_fails() -> None:

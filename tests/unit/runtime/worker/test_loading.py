@@ -87,6 +87,11 @@ def test_a_setting_that_cannot_be_is_told_with_its_place(tmp_path: Path) -> None
     assert "line 3: ZkHosts needs the addresses" in raised.value.message and raised.value.exit_status == 2
 
 
+def test_a_module_that_is_not_there_must_be_installed_or_lie_beside(tmp_path: Path) -> None:
+    with pytest.raises(CannotLoad, match=r"No module named 'not_there'\. .* must be installed or lie beside it\.$"):
+        load_topology(put(tmp_path, "imports_nothing.py", "import not_there\n"))
+
+
 def test_a_neighbour_that_does_not_parse_is_named_itself(tmp_path: Path) -> None:
     put(tmp_path, "broken_neighbour.py", "class :\n")
     with pytest.raises(CannotLoad, match=r"broken_neighbour\.py does not parse"):

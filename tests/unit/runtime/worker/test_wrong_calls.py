@@ -1,0 +1,37 @@
+"""Calls in a topology's file that TypeError refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamlet.runtime.worker.loading import CannotLoad, load_topology
+from tests.unit.runtime.worker.test_loading import _imports_are_undone as _imports_are_undone
+from tests.unit.runtime.worker.test_loading import put
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("SpoutConfig(hosts=KafkaHosts('h:1'), topik='x')", "Did you mean 'topic'?"),
+        ("Enrich.spec(parallelism=4)", "It takes name, inputs, par, config, outputs."),
+        ("Enrich.spec(input=[])", "Did you mean 'inputs'?"),
+        ("KafkaSpout.spec(confg=1)", "Did you mean 'config'?"),
+        ("Enrich(inputs=[])", "a component is a line Enrich.spec(...), and not a call of it."),
+        ("Enrich('a')", "a component is a line Enrich.spec(...), and not a call of it."),
+        ("Built(inputs=[])", "a component is a line Built.spec(...), and not a call of it."),
+        ("plain(typo=1)", "A topology's file must import cleanly in every worker."),
+    ],
+)
+def test_a_wrong_argument_in_the_file_is_answered_with_a_right_one(tmp_path: Path, line: str, said: str) -> None:
+    text = (
+        "from streamlet import Bolt\nfrom streamlet.spouts.kafka import KafkaHosts, KafkaSpout, SpoutConfig\n"
+        "class Enrich(Bolt):\n    def process(self, tup): pass\n"
+        "class Built(Enrich):\n    def __init__(self): pass\n"
+        f"def plain(): pass\n{line}\n"
+    )
+    with pytest.raises(CannotLoad) as raised:
+        load_topology(put(tmp_path, "wrong_argument.py", text))
+    assert "raised TypeError (line 8): " in raised.value.message and raised.value.message.endswith(said)
+    assert "installed" not in raised.value.message
