@@ -8,8 +8,8 @@ with a seed and a clock that moves only by ``advance``. So a test is repeatable,
 
 A ``BoltTester`` is a worker with one task. The tuples it is given come over a link, as if from a spout of another
 worker, and its acks and failures leave over that link. A ``TopologyTester`` is a worker with all tasks; spouts that
-read lists stand for the real ones. Emits are recorded at the component's own ``emit``, so they are seen whether or not
-anybody reads the stream.
+read lists stand for the real ones, and bolts that keep records for those that write outside. Emits are recorded at the
+component's own ``emit``, so they are seen whether or not anybody reads the stream.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import functools
 import itertools
 import math
 import random
+import time
 import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,18 +31,20 @@ from streamlet.backends.contract import ComponentStatus
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import BadInput, StreamletError, WrongArgument
 from streamlet.components.batch import Batch
-from streamlet.components.bolt import Bolt
+from streamlet.components.bolt import Bolt, KeptInTests
+from streamlet.components.component import BoltPort
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, Spout
 from streamlet.components.tuples import Tuple
+from streamlet.model.delivery import AT_LEAST_ONCE, DELIVERY
 from streamlet.model.grouping import Grouping
 from streamlet.model.plan import TICK_PERIOD, Plan, make_plan
 from streamlet.model.settings import resolve
-from streamlet.model.spec import BOLT, SPOUT, ComponentSpec, as_name
+from streamlet.model.spec import BOLT, SPOUT, ComponentSpec, OutputRef, as_name, input_pairs, source_stream
 from streamlet.model.stream import DEFAULT_STREAM, Stream, StreamId
-from streamlet.model.topology import BoltInput, ComponentDef, TopologyMeta, TopologySpec
+from streamlet.model.topology import BoltInput, ComponentDef, TopologyMeta, TopologySpec, declared_streams
 from streamlet.model.validate import checked
-from streamlet.running import check_topology, make_request, settings_given
+from streamlet.running import FROM_PYTHON, check_topology, make_request, settings_given
 from streamlet.runtime.links.links import Links, NoLinks
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext
@@ -65,7 +68,13 @@ Spouts are asked after each, so those that emit by the clock are not late.
 MOST_TURNS = 2_000
 """Turns of the loop at one moment, before the topology is taken for endless."""
 
+LOOK_S = 0.002
+"""Seconds between two looks at what a bolt's threads have done."""
+
 B = TypeVar("B", bound=Bolt)
+
+Sources = Mapping[str, Mapping[str, Sequence[str] | None]]
+"""Component -> stream -> its fields; None: nobody named them."""
 
 
 class Emitted(NamedTuple):
@@ -164,14 +173,38 @@ class Tester:
         self._turn()
         self._raise_first()
 
+    def wait(self, seconds: float = 10.0) -> None:
+        """Work until every tuple is acked or failed: for bolts with threads.
+
+        The one call that takes real time, at most ``seconds``; the tester's clock stands still. Raises as ``run``, and
+        StreamletError with the tuples still open when the time is over.
+        """
+        self._check_open()
+        _check_seconds("wait", seconds)
+        end = time.monotonic() + seconds
+        self.run()
+        while (still_open := self._still_open())[0]:
+            if time.monotonic() >= end:
+                who, which = still_open
+                raise StreamletError(
+                    f"{who} still open after {seconds:g} s of waiting for threads{which}. If the bolt waits for a tick "
+                    "or a time-out, call advance(): the tester's clock stands still here. Else look at what should "
+                    "have acked or failed it."
+                )
+            time.sleep(LOOK_S)
+            self.run()
+
+    def _still_open(self) -> tuple[str, str]:
+        """Say how much is open, and which; empty: nothing."""
+        raise NotImplementedError
+
     def advance(self, seconds: float) -> None:
         """Let time pass: ticks, time-outs and replays happen when they are due.
 
         Raises as ``run``.
         """
         self._check_open()
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds < math.inf:
-            raise WrongArgument(f"advance takes a number of seconds, and {seconds!r} is not one.")
+        _check_seconds("advance", seconds)
         if seconds < 0:
             raise ValueError(f"a clock cannot go back ({seconds} seconds)")
         self._turn()
@@ -199,7 +232,13 @@ class Tester:
             what = f"a batch of {len(first.values or ())} tuples," if first.by_batch else "the tuple"
             on = f"in {first.call or 'a call of its own'}" if first.values is None else f"on {what} {first.values!r}"
             first.error.add_note(f"raised by {first.component} (task {first.task}) {on}")
+            if remedy := self._remedy(first):
+                first.error.add_note(remedy)
             raise first.error
+
+    def _remedy(self, raised: Raised) -> str:
+        """Say how to mend the test, where it caused the error."""
+        return ""
 
     def _note_error(self, component: str, task: int, error: BaseException, tup: Any, called: Any) -> None:
         values = tup.rows if isinstance(tup, Batch) else None if tup is None else list(tup.values)
@@ -307,6 +346,11 @@ class Tester:
         self.log.append(made)
 
 
+def _check_seconds(taker: str, seconds: object) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds < math.inf:
+        raise WrongArgument(f"{taker} takes a number of seconds, and {seconds!r} is not one.")
+
+
 def _noting(tell: Callable[[Sequence[Any]], None], noted: list[Any]) -> Callable[[Sequence[Any]], None]:
     def note(tup_ids: Sequence[Any]) -> None:
         noted.extend(each.values if isinstance(each, _Message) else each for each in tup_ids)
@@ -321,8 +365,9 @@ def _noting(tell: Callable[[Sequence[Any]], None], noted: list[Any]) -> Callable
 class BoltTester(Tester, Generic[B]):
     """One bolt, fed by hand.
 
-    ``bolt`` is a class, or a line of a topology (``WordCount.count``) with its config. ``conf`` holds what stands in
-    the topology's config. ``sources`` are the names that tuples may come from; a mapping gives the fields of each.
+    ``bolt`` is a class, or a line of a topology (``WordCount.count``) with its config and the streams that it reads.
+    ``conf`` holds what stands in the topology's config. ``sources`` are the names that tuples may come from, where no
+    line says them; a mapping gives the fields of each: ``{"orders": ["user", "amount"]}``.
     ``readers`` are the bolts that read each of its streams, and their number of tasks, for a bolt that asks for task
     ids. Raises what ``initialize`` makes the run raise, and BadInput for arguments that cannot be.
     """
@@ -332,7 +377,7 @@ class BoltTester(Tester, Generic[B]):
         bolt: type[B] | ComponentSpec,
         *,
         conf: Mapping[str, Any] | None = None,
-        sources: Sequence[str] | Mapping[str, Sequence[str]] = ("source",),
+        sources: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
         readers: Mapping[str, int] | None = None,
         task_index: int = 0,
         task_count: int = 1,
@@ -342,16 +387,20 @@ class BoltTester(Tester, Generic[B]):
     ) -> None:
         spec = _bolt_spec(bolt)
         _check_tester_options(conf, sources, readers, task_index, task_count)
-        name = as_name(spec.name or spec.cls.__name__.lower())
+        name = _name_of(spec)
         self._name = name
-        topology = _around(spec, name, sources, {"reader": 1} if readers is None else readers, task_count, conf or {})
+        self._fields = _sources_of(spec, sources)
+        if readers is None:
+            readers = {"its_reader" if "reader" in {name, *self._fields} else "reader": 1}
+        topology = _around(spec, name, self._fields, readers, task_count, conf or {})
         whole = make_plan(checked(topology, imported=False), 1)
         # The bolt is alone on worker 0; whatever it talks to is on worker 1, which is this object.
         tasks = tuple(
             replace(task, worker=int((task.component, task.index) != (name, task_index))) for task in whole.tasks
         )
         plan = Plan(topology, 2, tasks, whole.routes)
-        self._sources = {source: plan.tasks_of(source)[0].task_id for source in sources}
+        self._sources = {source: plan.tasks_of(source)[0].task_id for source in self._fields}
+        self._is_line = sources is None and bool(spec.inputs)
         self._trees = PendingSet(next(iter(self._sources.values())), 1, 1.0)
         self._edges = random.Random(seed)
         self._rows: dict[int, list[Any]] = {}
@@ -395,22 +444,30 @@ class BoltTester(Tester, Generic[B]):
         A row is a list of values, a ``Tuple``, or a bare value for one field. It comes from the first of ``sources``
         on the default stream; a ``Tuple`` from its own component and stream, where it names them.
 
-        Raises what ``process`` raised, after all rows were worked off; with ``raise_errors=False`` see ``errors``.
+        Raises BadInput for a row that does not fit the fields, where they are known; what ``process`` raised, after all
+        rows were worked off; with ``raise_errors=False`` see ``errors``.
         """
         self._check_open()
-        runs: list[Run] = []
+        fitting: list[tuple[str, str, list[list[Any]]]] = []
         for (component, name), alike in itertools.groupby(rows, lambda row: self._origin(row, source, stream)):
-            values = [travelling(row, component, name, ()) for row in map(_row, alike)]
-            first = self._trees.next_root
-            self._trees.next_root = end = first + len(values) * STEP
-            roots = list(range(first, end, STEP))
-            self._rows.update(zip(roots, map(copy.deepcopy, values), strict=True))
-            edges = [self._edges.getrandbits(64) for _ in roots]
-            self._ledger.open.update(zip(roots, edges, strict=True))
-            runs.append(Run(self._target, self._sources[component], name, False, roots, edges, values))
+            fields = self._fields[component].get(name)
+            values = [travelling(_row(row, component, name, fields), component, name, fields or ()) for row in alike]
+            fitting.append((component, name, values))
+        # Only now, when all rows are known to fit: a call that is refused gives nothing.
+        runs = [self._under_way(*alike) for alike in fitting]
         if runs:
             self._far.arriving.append(Incoming(runs, [], [], [], worker=1))
         self.run()
+
+    def _under_way(self, component: str, stream: str, values: list[list[Any]]) -> Run:
+        """Open a tree for each row; return the run of rows."""
+        first = self._trees.next_root
+        self._trees.next_root = end = first + len(values) * STEP
+        roots = list(range(first, end, STEP))
+        self._rows.update(zip(roots, map(copy.deepcopy, values), strict=True))
+        edges = [self._edges.getrandbits(64) for _ in roots]
+        self._ledger.open.update(zip(roots, edges, strict=True))
+        return Run(self._target, self._sources[component], stream, False, roots, edges, values)
 
     def _origin(self, row: Any, source: str | None, stream: str | None) -> tuple[str, str]:
         """Return a row's component and stream. Raises BadInput."""
@@ -418,10 +475,32 @@ class BoltTester(Tester, Generic[B]):
         component = source or (made and row.component) or next(iter(self._sources))
         if component not in self._sources:
             raise BadInput(f"There is no source {component!r}. There are: {', '.join(map(repr, self._sources))}.")
-        name = stream or (row.stream if made else DEFAULT_STREAM)
+        streams = self._fields[component]
+        usual = DEFAULT_STREAM if DEFAULT_STREAM in streams else next(iter(streams))
+        name = stream or (row.stream if made else usual)
         if not isinstance(name, str):
             raise WrongArgument(f"stream= is {name!r}: give the stream's name.")
+        if self._is_line and name not in streams:
+            raise BadInput(
+                f"{self._name} reads no stream {name!r} of {component!r}. It reads: {', '.join(map(repr, streams))}."
+            )
         return component, name
+
+    def _still_open(self) -> tuple[str, str]:
+        rows = [*self._rows.values()]
+        which = f": {', '.join(f'{row!r:.100}' for row in rows[:3])}{', ...' * (len(rows) > 3)}"
+        return (_counted(len(rows), "tuple"), which) if rows else ("", "")
+
+    def _remedy(self, raised: Raised) -> str:
+        error, fields = raised.error, self._fields
+        unknown = [name for name, streams in fields.items() if streams.get(DEFAULT_STREAM, ()) is None]
+        if not unknown or not isinstance(error, AttributeError) or not isinstance(error.obj, list):
+            return ""
+        return (
+            f"The tester does not know the fields of {unknown[0]!r}, so tup.values has no {error.name!r}. Name them, "
+            f'in the order of the values: BoltTester(..., sources={{"{unknown[0]}": ["{error.name}", ...]}}), or give '
+            "the line of a topology, which brings them: BoltTester(YourTopology.your_bolt)."
+        )
 
     def tick(self) -> None:
         """Call ``process_tick`` now, whatever ``topology.tick.tuple.freq.secs`` says."""
@@ -486,20 +565,52 @@ class _Reader(Bolt):
 def _around(
     spec: ComponentSpec,
     name: str,
-    sources: Sequence[str] | Mapping[str, Sequence[str]],
+    sources: Sources,
     readers: Mapping[str, int],
     tasks: int,
     config: Mapping[str, Any],
 ) -> TopologySpec:
     """Return a bolt with sources, and readers of each stream."""
     outputs = spec.outputs if spec.outputs is not None else getattr(spec.cls, "outputs", None)
-    inputs = tuple(BoltInput(StreamId(source), Grouping.SHUFFLE) for source in sources)
+    read = [StreamId(source, stream) for source, streams in sources.items() for stream in streams]
+    inputs = tuple(BoltInput(stream, Grouping.SHUFFLE) for stream in read)
     bolt = ComponentDef(name, BOLT, spec.cls, outputs, inputs, tasks, spec.config, spec.kwargs)
-    fields = sources if isinstance(sources, Mapping) else {source: ["value"] for source in sources}
-    before = [ComponentDef(source, SPOUT, _Nobody, [Stream(fields[source])], (), 1, {}, {}) for source in sources]
+    before = [
+        ComponentDef(source, SPOUT, _Nobody, [_stream(*named) for named in streams.items()], (), 1, {}, {})
+        for source, streams in sources.items()
+    ]
     reads = tuple(BoltInput(StreamId(name, stream.name), None) for stream in bolt.streams())
     after = [ComponentDef(reader, BOLT, _Reader, None, reads, count, {}, {}) for reader, count in readers.items()]
     return TopologySpec("Test", (*before, bolt, *(after if reads else [])), dict(config))
+
+
+def _stream(name: str, fields: Sequence[str] | None) -> Stream:
+    return Stream(["value"] if fields is None else fields, name=name)
+
+
+def _name_of(spec: ComponentSpec) -> str:
+    return as_name(spec.name or spec.attribute or spec.cls.__name__.lower())
+
+
+def _sources_of(spec: ComponentSpec, given: Sequence[str] | Mapping[str, Sequence[str]] | None) -> Sources:
+    """Return what a bolt reads: as it was given, else as its line says."""
+    if isinstance(given, Mapping):
+        return {source: {DEFAULT_STREAM: fields} for source, fields in given.items()}
+    if given is not None:
+        return {source: {DEFAULT_STREAM: None} for source in given}
+    found: dict[str, dict[str, Sequence[str] | None]] = {}
+    for source, _ in input_pairs(spec.inputs):
+        line = source.spec if isinstance(source, OutputRef) else source
+        if line is spec:
+            continue  # its own stream: it cannot be given
+        fields: Sequence[str] | None = None
+        name = source.component if isinstance(source, StreamId) else source
+        if isinstance(line, ComponentSpec):
+            name = _name_of(line)
+            outputs = line.outputs if line.outputs is not None else getattr(line.cls, "outputs", None)
+            fields = next((own.fields for own in declared_streams(outputs) if own.name == source_stream(source)), None)
+        found.setdefault(as_name(name), {})[source_stream(source)] = fields
+    return found or {"source": {DEFAULT_STREAM: None}}
 
 
 def _bolt_spec(given: object) -> ComponentSpec:
@@ -525,6 +636,8 @@ def _check_tester_options(
 ) -> None:
     if conf is not None and not isinstance(conf, Mapping):
         raise WrongArgument(f"conf= is {conf!r}: give a dict, as a topology's config is one.")
+    if sources is None:
+        sources = ("source",)
     # A str is a sequence, too: of its letters.
     if isinstance(sources, str) or not isinstance(sources, (Sequence, Mapping)) or not sources:
         example = sources if sources and isinstance(sources, str) else "source"
@@ -532,6 +645,8 @@ def _check_tester_options(
     for source in sources:
         if not isinstance(source, str):
             raise WrongArgument(f"sources= holds {source!r}, which is not the name of a component.")
+    if len({*sources}) < len(sources):
+        raise WrongArgument(f"sources= is {sources!r}: name each component once.")
     for source, fields in sources.items() if isinstance(sources, Mapping) else ():
         if isinstance(fields, str) or not isinstance(fields, Sequence):
             raise WrongArgument(f'sources= says {fields!r} of {source!r}: give the names of its fields, ["value"].')
@@ -562,6 +677,10 @@ class TopologyTester(Tester):
     ``given`` names them. A row is a list of values, or a bare value for one field. Rows that fail are replayed as a
     ReliableSpout does, after a back-off on the tester's clock, and given up after ``max_fails`` replays.
     ``settings`` are those of ``streamlet.run``. Nothing flows before the first ``run``, ``give`` or ``advance``.
+
+    It writes nothing to Kafka: a KafkaBolt, a DataFrameSink and any other bolt with ``kept_in_tests`` is not built; its
+    records are ``written``, and its tuples acked. With ``topology.delivery: exactly-once`` it runs at least once, for
+    nothing is committed.
     """
 
     def __init__(
@@ -585,9 +704,15 @@ class TopologyTester(Tester):
             else component
             for component in spec.components
         )
+        if any(getattr(component.cls, "commits_epochs", False) for component in components):
+            wanted.append((DELIVERY, AT_LEAST_ONCE, FROM_PYTHON))
         request = make_request(replace(spec, components=components), wanted, backend="inline")
-        plan = make_plan(request.topology, 1)
-        super().__init__(plan, request.conf, NoLinks(), seed, clock, raise_errors, request.overrides)
+        # Replaced after the check: what it says of the bolts is said of those that the user wrote.
+        own = [_keeping(component, request.overrides.get(component.name, {})) for component in components]
+        self._written = {bolt.name: bolt.kwargs["records"] for bolt in own if bolt.cls is _Keeper}
+        overrides = {name: given for name, given in request.overrides.items() if name not in self._written}
+        plan = make_plan(replace(request.topology, components=tuple(own)), 1)
+        super().__init__(plan, request.conf, NoLinks(), seed, clock, raise_errors, overrides)
 
     @property
     def open_trees(self) -> int:
@@ -604,6 +729,25 @@ class TopologyTester(Tester):
             raise BadInput(f"The spout {spout!r} was not given as a list: TopologyTester(..., {{{spout!r}: []}}).")
         self._lists[spout].extend([_message(self._definition(spout), row, stream) for row in rows])
         self.run()
+
+    def written(self, bolt: str) -> list[Any]:
+        """Return what a bolt would have written, in order: nothing was.
+
+        Of a KafkaBolt the records, each with ``topic``, ``key``, ``value`` (bytes), ``headers``, ``partition`` and
+        ``timestamp_ms``; of a DataFrameSink the rows, as dicts.
+        """
+        self._definition(bolt)
+        if bolt not in self._written:
+            those = ", ".join(map(repr, self._written)) or "none"
+            raise BadInput(
+                f"{bolt} writes nothing that a test keeps: a KafkaBolt or a DataFrameSink does, and a class with "
+                f"kept_in_tests. Those that do: {those}. What it emits is in emitted({bolt!r})."
+            )
+        return [*self._written[bolt]]
+
+    def _still_open(self) -> tuple[str, str]:
+        count = self.open_trees
+        return (_counted(count, "message", " of a spout" if count == 1 else " of spouts") if count else "", "")
 
     def emitted(self, component: str, stream: str = DEFAULT_STREAM) -> list[list[Any]]:
         """Return the values a component emitted on one stream, replays included."""
@@ -656,6 +800,36 @@ class TopologyTester(Tester):
             raise BadInput(f"{topology.name} has no component {name!r}. It has: {names}.") from None
 
 
+class _Keeper(Bolt):
+    """Stands for a bolt that writes outside: keeps what that would write, and acks."""
+
+    named_values = True  # the functions of a KafkaBolt may read fields by their names
+
+    def __init__(self, make: KeptInTests, records: list[Any]) -> None:
+        self._make = make
+        self._records = records
+
+    def bind(self, port: BoltPort) -> None:
+        super().bind(port)
+        self._complain = port.complain
+
+    def process_batch(self, batch: Batch) -> None:
+        records, failed = self._make(batch)
+        self._records += records
+        for at, error in failed.items():
+            self.fail(batch.tuples[at], error)
+            self._complain(error, batch.tuples[at])
+
+
+def _keeping(bolt: ComponentDef, overrides: Mapping[str, Any]) -> ComponentDef:
+    """Return a bolt as it stands in a test: what writes outside is replaced."""
+    if bolt.kind != BOLT:
+        return bolt
+    kwargs = bolt.cls.with_overrides(bolt.kwargs, overrides)
+    make = bolt.cls.kept_in_tests(kwargs, bolt.name)
+    return bolt if make is None else replace(bolt, cls=_Keeper, kwargs={"make": make, "records": []})
+
+
 class _Message:
     """One row of a given list. It is its own message id: equal rows are different messages."""
 
@@ -704,7 +878,13 @@ def _given_rows(topology: TopologySpec, given: object) -> dict[str, list[_Messag
         raise WrongArgument(f'given= is {given!r}: give the rows of each spout, {{"lines": ["to be", "or not"]}}.')
     spouts = {component.name: component for component in topology.components if component.kind == SPOUT}
     lists: dict[str, list[_Message]] = {}
+    bolts = {component.name for component in topology.components if component.kind == BOLT}
     for name, rows in (given or {}).items():
+        if name in bolts:
+            raise BadInput(
+                f"{name} is a bolt of {topology.name}, and lists stand for spouts: {', '.join(spouts) or 'none'}. What "
+                f"a bolt emits is in emitted({name!r}), and what a KafkaBolt would write in written({name!r})."
+            )
         if name not in spouts:
             raise BadInput(f"{topology.name} has no spout {name!r}. It has: {', '.join(spouts) or 'none'}.")
         if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
@@ -718,10 +898,34 @@ def _message(spout: ComponentDef, row: Any, stream: str | None) -> _Message:
     name = stream or (row.stream if isinstance(row, Tuple) else DEFAULT_STREAM)
     if name != DEFAULT_STREAM:  # what the default stream lacks, emit says itself
         _check_stream(spout, name)
-    return _Message(_row(row), name)
+    fields = next((declared.fields for declared in spout.streams() if declared.name == name), None)
+    return _Message(_row(row, spout.name, name, fields), name)
 
 
-def _row(given: Any) -> list[Any]:
-    if isinstance(given, Tuple):
-        return [*given.values]
-    return [*given] if isinstance(given, (list, tuple)) else [given]
+def _row(given: Any, component: str, stream: str, fields: Sequence[str] | None) -> list[Any]:
+    """Return the values of a row. Raises BadInput for one that does not fit the fields.
+
+    ``fields`` None: they are not known.
+    """
+    is_list = isinstance(given, (list, tuple, Tuple))
+    values = [*given.values] if isinstance(given, Tuple) else [*given] if is_list else [given]
+    if fields is None or len(values) == len(fields):
+        return values
+    many, remedy = _counted(len(values), "value", verb=False), "Give a list with a value for each, in this order"
+    has = f"has {many}"
+    if isinstance(given, Mapping):
+        has = f"is a dict, which is {many}"
+        remedy += f": [{', '.join(f'row[{name!r}]' for name in fields)}]"
+    elif not is_list:
+        has = f"is {many}"
+    shown = values if isinstance(given, Tuple) else given
+    raise BadInput(
+        f"The row {shown!r:.200} {has}, and {component!r} emits {len(fields)} on its stream {stream!r}: "
+        f"{', '.join(fields)}. {remedy}."
+    )
+
+
+def _counted(count: int, what: str, of: str = "", verb: bool = True) -> str:
+    """Return "1 tuple is" or "2 tuples are"."""
+    said = f"{count} {what}{'' if count == 1 else 's'}{of}"
+    return f"{said} {'is' if count == 1 else 'are'}" if verb else said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from streamlet.components.batch import Batch
@@ -10,6 +10,9 @@ from streamlet.components.columns import as_columns
 from streamlet.components.component import BoltPort, Component, not_running
 from streamlet.components.tuples import TICK_STREAM, Tuple, TupleId
 from streamlet.model.spec import BOLT, ComponentSpec
+
+KeptInTests = Callable[[Batch], tuple[list[Any], Mapping[int, Exception]]]
+"""From a batch to what would be written of it, and the errors of tuples by their place."""
 
 
 class Bolt(Component):
@@ -109,6 +112,15 @@ class Bolt(Component):
         ``sources``: the name and fields of each stream that the bolt reads.
         """
         return ()
+
+    @classmethod
+    def kept_in_tests(cls, kwargs: Mapping[str, Any], component: str) -> KeptInTests | None:
+        """Return what stands for this bolt in a ``TopologyTester``.
+
+        None: the bolt itself. A class that writes outside returns a function that says what it would write, and
+        writes nothing. ``kwargs``: the arguments of its constructor.
+        """
+        return None
 
     def emit(
         self,

@@ -37,6 +37,11 @@ class ComponentSpec:
     config: Mapping[str, Any] = field(default_factory=dict)
     outputs: Any = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    attribute: str | None = field(default=None, init=False)
+    """Its first name in a class body: a test of one line has no topology to ask."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.attribute = self.attribute or name
 
     def __post_init__(self) -> None:
         # Nothing is checked or copied here but dictionaries, so that `validate` sees what the user wrote.

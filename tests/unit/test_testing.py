@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -364,7 +366,7 @@ def test_a_spout_is_sent_to_the_other_tester() -> None:
         ({"sources": "source"}, r"sources= is 'source'.*\(\"source\",\)"),
         ({"sources": ()}, r"sources= is \(\)"),
         ({"sources": ("a", 3)}, "sources= holds 3"),
-        ({"sources": ("a", "a")}, "a: 2 components have this name"),
+        ({"sources": ("a", "a")}, r"sources= is \('a', 'a'\): name each component once"),
         ({"sources": ("split",)}, "split: 2 components have this name"),
         ({"sources": {"a": "ab"}}, "sources= says 'ab' of 'a'"),
         ({"readers": "store"}, "readers= is 'store'"),
@@ -706,3 +708,123 @@ def test_emit_each_in_close_is_refused() -> None:
     tester = TopologyTester(Closing)
     with pytest.raises(ValueError, match="emitted while it was closed"):
         tester.close()
+
+
+# -- rows by the fields of what a bolt reads ----------------------------------------------------------------------
+
+
+class Named(ReliableSpout):
+    outputs = [Stream(["user", "amount"]), Stream(["user"], name="gone")]
+
+    def next_tuple(self) -> None: ...
+
+
+class Greet(Bolt):
+    outputs = ["text"]
+
+    def process(self, tup: Tuple) -> None:
+        self.emit([f"{tup.component}.{tup.stream}: {tup.values.user}"])  # type: ignore[attr-defined]
+
+
+class Greeting(Topology):
+    people = Named.spec()
+    greet = Greet.spec(inputs=[people, people["gone"]])
+    bye = Greet.spec(inputs=[people["gone"]])
+
+
+def test_a_line_of_a_topology_brings_the_fields_of_its_inputs() -> None:
+    with BoltTester(Greeting.greet) as greet:
+        greet.give(["ann", 3], Tuple(["bob"], stream="gone"))
+        assert greet.emitted() == [["people.default: ann"], ["people.gone: bob"]]
+        assert greet.log[0].component == "greet"
+        with pytest.raises(BadInput, match=r"greet reads no stream 'nosuch' of 'people'.*'default', 'gone'"):
+            greet.give("ann", stream="nosuch")
+    with BoltTester(Greeting.bye) as bye:
+        bye.give("ann")  # the only stream that it reads
+        assert bye.emitted() == [["people.gone: ann"]]
+    with BoltTester(Greeting.greet, sources={"others": ["user"]}) as greet:
+        greet.give("ann")
+        assert greet.emitted() == [["others.default: ann"]]
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (["ann"], r"The row \['ann'\] has 1 value, and 'people' emits 2 on its stream 'default': user, amount"),
+        ("ann", r"The row 'ann' is 1 value"),
+        (["ann", 3, 0], r"has 3 values"),
+        (Tuple(["ann"]), r"has 1 value"),
+        ({"user": "ann", "amount": 3}, r"The row \{.*\} is a dict, which is 1 value.*\[row\['user'\], row\['amount'\]"),
+    ],
+)
+def test_a_row_that_does_not_fit_the_fields_is_refused(row: Any, text: str) -> None:
+    with BoltTester(Greeting.greet) as greet:
+        with pytest.raises(BadInput, match=text):
+            greet.give(["ann", 3], row)
+        assert greet.emitted() == []
+    with TopologyTester(Greeting, {"people": []}) as greeting:
+        with pytest.raises(BadInput, match=text):
+            greeting.give("people", row)
+        assert greeting.emitted("people") == []
+    with pytest.raises(BadInput, match=text):
+        TopologyTester(Greeting, {"people": [row]})
+
+
+def test_a_bolt_that_reads_names_that_the_tester_does_not_know_is_told_the_remedy() -> None:
+    with BoltTester(Greet, sources=["people"]) as greet:
+        with pytest.raises(AttributeError) as caught:
+            greet.give(["ann", 3])
+        (_, remedy) = caught.value.__notes__
+        assert "does not know the fields of 'people'" in remedy
+        assert 'sources={"people": ["user", ...]}' in remedy
+
+
+# -- bolts with threads -------------------------------------------------------------------------------------------
+
+
+class Pooled(Bolt):
+    outputs = ["word"]
+    auto_ack = False
+    takes_s = 0.02
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.pool = ThreadPoolExecutor(4)
+
+    def process(self, tup: Tuple) -> None:
+        self.pool.submit(self.work, tup)
+
+    def work(self, tup: Tuple) -> None:
+        time.sleep(self.takes_s)
+        if tup.values[0] != "never":
+            self.emit([tup.values[0].upper()], anchors=[tup])
+            self.ack(tup)
+
+    def cleanup(self) -> None:
+        self.pool.shutdown()
+
+
+class Pooling(Topology):
+    orders = Orders.spec()
+    pooled = Pooled.spec(inputs=[orders])
+
+
+def test_a_tester_waits_for_a_bolts_threads() -> None:
+    with BoltTester(Pooled) as pooled:
+        pooled.give("a", "b", "c")
+        pooled.wait()
+        assert sorted(pooled.acked) == [["a"], ["b"], ["c"]] and sorted(pooled.emitted()) == [["A"], ["B"], ["C"]]
+    with TopologyTester(Pooling, {"orders": ["a", "b"]}) as pooling:
+        pooling.wait()
+        assert sorted(pooling.acked("orders")) == [["a"], ["b"]]
+
+
+def test_a_wait_in_vain_names_what_is_open() -> None:
+    with BoltTester(Pooled) as pooled:
+        pooled.give("never")
+        with pytest.raises(StreamletError, match=r"1 tuple is still open after 0.1 s.* threads: \['never'\]"):
+            pooled.wait(0.1)
+    with TopologyTester(Pooling, {"orders": ["never"]}) as pooling:
+        with pytest.raises(StreamletError, match=r"1 message of a spout is still open after 0.1 s"):
+            pooling.wait(0.1)
+        with pytest.raises(BadInput, match="a number of seconds"):
+            pooling.wait("long")  # type: ignore[arg-type]

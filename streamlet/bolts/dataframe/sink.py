@@ -16,7 +16,7 @@ from streamlet.bolts.dataframe.column_types import SinkColumn, missing_fields, p
 from streamlet.bolts.dataframe.roll import RollRule, rest_s
 from streamlet.bolts.dataframe.row_batches import RowBatches
 from streamlet.components.batch import Batch
-from streamlet.components.bolt import Bolt
+from streamlet.components.bolt import Bolt, KeptInTests
 from streamlet.components.component import BoltPort
 from streamlet.components.context import TopologyContext
 from streamlet.model.spec import BOLT, ComponentSpec
@@ -113,6 +113,17 @@ class DataFrameSink(Bolt):
         columns = parse_columns(kwargs["schema"])
         for source, fields in sources:
             yield from missing_fields(columns, source, tuple(fields))
+
+    @classmethod
+    def kept_in_tests(cls, kwargs: Mapping[str, Any], component: str) -> KeptInTests:
+        """Return what makes the rows of a batch, as dicts by column."""
+        maker = RowBatches(parse_columns(kwargs["schema"]), component)
+
+        def kept(batch: Batch) -> tuple[list[Any], Mapping[int, Exception]]:
+            rows, refused = maker.of(batch)
+            return rows.to_pylist(), refused
+
+        return kept
 
     # -- life -----------------------------------------------------------------------------------------------
 

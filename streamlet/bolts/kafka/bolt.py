@@ -21,7 +21,7 @@ from streamlet.bolts.kafka.outbound import Delivery, Outbound, Wait
 from streamlet.bolts.kafka.shared_producer import ProducerPlace
 from streamlet.bolts.kafka.transactions import Transactions, is_records_own
 from streamlet.components.batch import Batch
-from streamlet.components.bolt import Bolt
+from streamlet.components.bolt import Bolt, KeptInTests
 from streamlet.components.component import BoltPort
 from streamlet.components.context import TopologyContext
 from streamlet.components.epoch_tuples import EPOCHS
@@ -145,6 +145,17 @@ class KafkaBolt(Bolt):
             kwargs["bolt_config"].producer_config(transactional_id="any")
         except SettingError as error:
             yield f"topology.delivery is exactly-once. {error.message}", "Leave the setting out."
+
+    @classmethod
+    def kept_in_tests(cls, kwargs: Mapping[str, Any], component: str) -> KeptInTests:
+        """Return what makes the records of a batch, as ``MadeRecord``."""
+        maker = kwargs["bolt_config"].record_maker()
+
+        def kept(batch: Batch) -> tuple[list[Any], Mapping[int, Exception]]:
+            made = maker.make(batch)
+            return [*made.each()], made.failed
+
+        return kept
 
     # -- life -----------------------------------------------------------------------------------------------
 

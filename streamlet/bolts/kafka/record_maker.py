@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from streamlet.base.errors import SettingError, text_of
 from streamlet.bolts.kafka.errors import RecordNotMade
@@ -85,6 +85,19 @@ def serializer(name: str, given: object) -> NamedSerializer | None:
 # -- records ---------------------------------------------------------------------------------------------------------
 
 
+class MadeRecord(NamedTuple):
+    """One record as a test sees it; nothing of it was sent."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    partition: int | None = None
+    """None: the producer's partitioner would choose."""
+    timestamp_ms: int | None = None
+    """None: the time of sending."""
+
+
 @dataclass(slots=True)
 class Records:
     """The records of one batch, by column; ``failed`` has tuples without one."""
@@ -118,6 +131,20 @@ class Records:
         if isinstance(self.topics, str):
             return sorted(self.failed)
         return [at for at, topic in enumerate(self.topics) if topic is None or at in self.failed]
+
+    def each(self) -> Iterator[MadeRecord]:
+        """Yield the records one by one, those left out excepted."""
+        left_out = {*self.left_out()}
+        for at in range(self.count):
+            if at not in left_out:
+                yield MadeRecord(
+                    self.topics if isinstance(self.topics, str) else str(self.topics[at]),
+                    None if self.keys is None else self.keys[at],
+                    self.values[at],
+                    () if self.headers is None else self.headers[at],
+                    None if self.partitions is None else self.partitions[at],
+                    None if self.timestamps is None else self.timestamps[at],
+                )
 
     def shares(self) -> Iterator[tuple[str, int | None, Sequence[int]]]:
         """Yield topic, partition (None: not named) and the places of their tuples in the batch, in order.
