@@ -73,7 +73,7 @@ LOOK_S = 0.002
 
 B = TypeVar("B", bound=Bolt)
 
-Sources = Mapping[str, Mapping[str, Sequence[str] | None]]
+GivenFields = Mapping[str, Mapping[str, Sequence[str] | None]]
 """Component -> stream -> its fields; None: nobody named them."""
 
 
@@ -565,7 +565,7 @@ class _Reader(Bolt):
 def _around(
     spec: ComponentSpec,
     name: str,
-    sources: Sources,
+    sources: GivenFields,
     readers: Mapping[str, int],
     tasks: int,
     config: Mapping[str, Any],
@@ -592,7 +592,7 @@ def _name_of(spec: ComponentSpec) -> str:
     return as_name(spec.name or spec.attribute or spec.cls.__name__.lower())
 
 
-def _sources_of(spec: ComponentSpec, given: Sequence[str] | Mapping[str, Sequence[str]] | None) -> Sources:
+def _sources_of(spec: ComponentSpec, given: Sequence[str] | Mapping[str, Sequence[str]] | None) -> GivenFields:
     """Return what a bolt reads: as it was given, else as its line says."""
     if isinstance(given, Mapping):
         return {source: {DEFAULT_STREAM: fields} for source, fields in given.items()}
