@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,6 +55,23 @@ class WantedLetters:
         return sum(1 for one in log.letters if self.letters.takes(one)) - sum(
             1 for one in log.letters if self.of(topology).takes(one)
         )
+
+    def unknown(self, log: LetterLog, topology: str) -> list[str]:
+        """Return a sentence for each chosen name that no letter has."""
+        letters = [one for one in log.letters if self.every_topology or one.topology == topology]
+        found = []
+        for what, given, there in (
+            ("error", self.letters.errors, {one.error for one in letters}),
+            ("component", self.letters.components, {one.component for one in letters}),
+        ):
+            names = sorted(filter(None, there))
+            for wrong in given:
+                if wrong not in names and names:
+                    near = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
+                    remedy = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names[:20])}."
+                    whose = "" if self.every_topology else f" of {topology}"
+                    found.append(f"No letter{whose} has the {what} {wrong!r}. {remedy}")
+        return found
 
 
 def one_config(topology: str, found: Mapping[str, SpoutConfig]) -> SpoutConfig:
@@ -163,7 +181,7 @@ def list_(chosen: Chosen, wanted: WantedLetters, replayed_too: bool, limit: int,
     click.echo(f"{topic.topic}: {_letters(len(found))}")
     if found:
         _list(log, found, limit)
-    _tell_left_out(wanted, log, topology)
+    _tell_others(wanted, log, topology)
 
 
 @dlq.command()
@@ -193,7 +211,12 @@ def show(chosen: Chosen, letter: str, as_json: bool) -> None:
         return
     width = max(map(len, told))
     for name, value in told.items():
-        click.echo(line_of(name, width, value))
+        click.echo(line_of(name, width, dated(value) if name.endswith("_ms") else value))
+
+
+def dated(at_ms: Any) -> object:
+    """Return a time with its date, and as a number."""
+    return f"{_time(at_ms)} ({at_ms})" if isinstance(at_ms, int) and at_ms >= 0 else at_ms
 
 
 def line_of(name: str, width: int, value: object) -> str:
@@ -252,7 +275,7 @@ def replay(
             f"{_letters(len(plan.exhausted))} stay: replayed {max_replays} times or more, and still failing. "
             "--max-replays replays them once more."
         )
-    _tell_left_out(wanted, log, topology)
+    _tell_others(wanted, log, topology)
 
 
 @dlq.command()
@@ -287,10 +310,12 @@ def purge(chosen: Chosen, wanted: WantedLetters, unreplayed: bool, yes: bool, li
             f"{_letters(len(plan.stays))} cannot be deleted singly: Kafka deletes a partition from its beginning on, "
             f"and letter {name_of(first)} stands behind {first.place[0]}:{behind}, which stays."
         )
-    _tell_left_out(wanted, log, topology)
+    _tell_others(wanted, log, topology)
 
 
-def _tell_left_out(wanted: WantedLetters, log: LetterLog, topology: str) -> None:
+def _tell_others(wanted: WantedLetters, log: LetterLog, topology: str) -> None:
+    for sentence in wanted.unknown(log, topology):
+        click.echo(printable(sentence))
     if count := wanted.left_out(log, topology):
         click.echo(f"{_letters(count)} of other topologies left out: --all-topologies takes them, too.")
 

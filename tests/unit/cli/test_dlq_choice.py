@@ -32,6 +32,28 @@ def test_letters_of_other_topologies_are_left_out_and_counted_unless_all_are_wan
     assert (own.left_out(log, "Billing"), own.left_out(log, "Other"), every.left_out(log, "Other")) == (1, 2, 0)
 
 
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({"components": ["coumt"]}, "No letter of Billing has the component 'coumt'. Did you mean 'count'?"),
+        ({"errors": ["KeyErr"]}, "No letter of Billing has the error 'KeyErr'. There are: E."),
+        ({"errors": ["E"], "components": ["count"]}, None),
+    ],
+)
+def test_an_error_or_component_that_no_letter_has_is_answered_with_those_there_are(
+    chosen: dict[str, list[str]], said: str | None
+) -> None:
+    """Nothing chosen by a misspelt name looks like nothing there."""
+    wanted = WantedLetters(LetterFilter(**chosen), False)
+    assert wanted.unknown(shared_log(), "Billing") == ([] if said is None else [said])
+    assert wanted.unknown(LetterLog(), "Billing") == []
+
+
+def test_times_of_a_letter_have_their_dates() -> None:
+    assert dlq.dated(1_769_853_600_123) == "2026-01-31T10:00:00Z (1769853600123)"
+    assert dlq.dated(-1) == -1
+
+
 def config(servers: str, letters: str) -> SpoutConfig:
     return SpoutConfig(KafkaHosts(servers), "lines", id="x", dead_letter_topic=letters)
 
