@@ -99,10 +99,11 @@ def paused_after(
     wanted = command.part
     if wanted.spout not in ("", *spouts):
         raise BadCommand(f"It has no spout {wanted.spout!r}. Its spouts are: {', '.join(spouts)}.")
-    if wanted.topic and not wanted.spout and len(spouts) > 1:
+    if (wanted.topic or wanted.partition >= 0) and not wanted.spout and len(spouts) > 1:
         raise BadCommand(f"It has {len(spouts)} spouts: name the one that is meant, {' or '.join(spouts)}.")
     after = list(paused)
-    for part in [wanted._replace(spout=spout) for spout in ([wanted.spout] if wanted.spout else spouts)]:
+    for spout in [wanted.spout] if wanted.spout else spouts:
+        part = _with_topic(wanted._replace(spout=spout), after, read)
         if isinstance(command, PauseParts):
             _refuse_unread(part, read)
             after = paused_with(after, part)
@@ -114,6 +115,18 @@ def paused_after(
         if wanted.spout and after == before:
             raise BadCommand(f"{part} is not paused. Paused are: {', '.join(map(str, before)) or 'no parts'}.")
     return after
+
+
+def _with_topic(part: PausedPart, paused: Sequence[PausedPart], read: Collection[tuple[Any, Any, Any]]) -> PausedPart:
+    # Paused parts too: the topic of one may be read no more, and is to be resumed.
+    if part.topic or part.partition < 0:
+        return part
+    topics = {topic for spout, topic, _ in read if spout == part.spout and topic}
+    topics |= {one.topic for one in paused if one.spout == part.spout and one.topic}
+    if len(topics) != 1:
+        reads = f"reads {len(topics)} topics: name the one that is meant" if topics else "reads no partitions"
+        raise BadCommand(f"{part.spout} {reads}{', ' if topics else ''}{' or '.join(sorted(topics))}.")
+    return part._replace(topic=topics.pop())
 
 
 def _refuse_unread(part: PausedPart, read: Collection[tuple[Any, Any, Any]]) -> None:

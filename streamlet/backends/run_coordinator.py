@@ -682,7 +682,8 @@ class RunCoordinator:
             self.paused = paused
             # Rule: tell all that is paused, each time. Then a worker that starts later hears the same as the others.
             self._broadcast(messages.Paused(paused))
-            self._say("warning", f"By a command, paused now: {', '.join(map(str, paused)) or 'nothing'}.", None, 0)
+            now = f"paused now: {', '.join(map(str, paused))}" if paused else "all that was paused goes on"
+            self._say("warning", f"By a command, {now}.", None, 0)
         return run_commands.RunAnswer(content={"paused": [str(one) for one in paused]})
 
     # -- the status that observers see -------------------------------------------------------------------------

@@ -297,12 +297,11 @@ def consume(
         with interrupts_to(reading.interrupted):
             reading.begin(there)
             reading.read()
-    count = len(reading.partitions)
     if reading.left_out:
         click.echo(f"Other members of group {group!r} hold every partition of {topic}: none is left here.", err=True)
     click.echo(
         f"{reading.shown} record{'' if reading.shown == 1 else 's'} of {topic}"
-        + (f" from {count} partition{'' if count == 1 else 's'}" if count else ""),
+        + _whence(len(reading.partitions), len(there)),
         err=True,
     )
     if reading.stop is not None:
@@ -327,6 +326,14 @@ def _settings(servers: str | None, config: Path | None) -> dict[str, Any]:
             raise BadInput("Which cluster? Give --bootstrap-server HOST:PORT, or start one with `streamlet dev up`.")
         settings["bootstrap_servers"] = standing_cluster().living_servers
     return settings
+
+
+def _whence(had_records: int, count: int) -> str:
+    """Return how many partitions had records, and of how many."""
+    if not had_records:
+        return ""
+    of = f" of {count}" if had_records < count else ""
+    return f" from {had_records}{of} partition{'' if max(had_records, count) == 1 else 's'}"
 
 
 def _partitions(settings: Mapping[str, Any], wanted: Wanted) -> list[TopicPartition]:

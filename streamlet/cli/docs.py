@@ -73,9 +73,11 @@ class Page:
 def pages() -> dict[str, Page]:
     """Return every page by its name, in the order of the list."""
     root = files("streamlet") / "docs"
+    contents = (root / "README.md").read_text(encoding="utf-8")  # lists them in the order in which to read them
     found = {"design": Page("design", "internals", root / "design.md")}
     for kind in KINDS:
-        for file in sorted((root / kind).iterdir(), key=lambda each: each.name):
+        places = {file: contents.find(f"({kind}/{file.name})") % len(contents) for file in (root / kind).iterdir()}
+        for file in sorted(places, key=lambda each: (places[each], each.name)):
             if file.name.endswith(".md"):
                 name = kind if file.name == "README.md" else file.name.removesuffix(".md")
                 found[name] = Page(name, kind, file)
@@ -115,7 +117,7 @@ def _listed(known: dict[str, Page]) -> str:
 
 
 def _near(wrong: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(wrong, known, n=1)
+    near = difflib.get_close_matches(wrong, known, n=1) or [name for name in known if wrong and wrong.lower() in name]
     return f"Did you mean {near[0]!r}?" if near else ""
 
 

@@ -44,15 +44,15 @@ def _part_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def called(spout: str, topic: str, partition: int | None, **options: Any) -> None:  # what click parsed
-        if partition is not None and not topic:
-            raise click.UsageError("--partition needs --topic.", click.get_current_context())
         command(part=PausedPart(spout, topic, -1 if partition is None else partition), **options)
 
     for option in (
         _run_argument,
         click.option("--spout", default="", metavar="NAME", help="Only this spout; else all."),
         click.option("--topic", default="", metavar="NAME", help="Only what the spout reads of this topic."),
-        click.option("--partition", type=click.IntRange(0), help="Only this partition of the topic."),
+        click.option(
+            "--partition", type=click.IntRange(0), help="Only this partition, of --topic where there are several."
+        ),
         _json_option,
         debug_option,
     ):

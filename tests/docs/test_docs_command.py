@@ -25,6 +25,7 @@ def test_the_list_has_every_page_with_its_title(capsys: pytest.CaptureFixture[st
     titles = {re.findall(r"^# (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)[0] for path in SHIPPED}
     assert {title for _, title in listed} == titles
     assert len(listed) == len(SHIPPED)
+    assert listed[0][0] == "tutorial"
 
 
 @pytest.mark.parametrize("name", list(pages()))
@@ -63,6 +64,7 @@ def test_a_sign_of_a_comment_in_code_is_no_heading(capsys: pytest.CaptureFixture
     [
         ("tutoral", "There is no page 'tutoral'. Did you mean 'tutorial'? `streamlet docs` lists them."),
         ("zzz", "There is no page 'zzz'. `streamlet docs` lists them."),
+        ("dead", "There is no page 'dead'. Did you mean 'dead-letters'? `streamlet docs` lists them."),
         ("reference#exit-status", "'exit-statuses'"),
     ],
 )

@@ -377,7 +377,8 @@ class Worker:
     def _recover(self, what: str, *lost: int) -> None:
         failed = self.loop.recover(lost)
         if failed:
-            logger.info("worker %d: %s was lost and %d open trees failed", self.index, what, failed)
+            trees = "1 open tree" if failed == 1 else f"{failed} open trees"
+            logger.info("worker %d: %s was lost and %s failed", self.index, what, trees)
 
     # -- the control thread ----------------------------------------------------------------------------------------
 

@@ -146,7 +146,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence(runs: Runs) -> None:
     ):
         done = runs(*arguments)
         assert done.returncode in (1, 2) and said in done.stderr and done.stderr.count("\n") == 1
-    assert "--partition needs --topic" in runs("pause", runs.name, "--partition", "3").stderr
+    assert "It has 2 spouts: name the one that is meant" in runs("pause", runs.name, "--partition", "3").stderr
 
 
 def test_a_run_that_was_to_catch_up_and_was_stopped_did_not_end_well(runs: Runs) -> None:

@@ -52,6 +52,19 @@ def test_a_part_without_a_spout_means_every_spout() -> None:
     assert paused_after(PauseParts(PausedPart("", "clicks", 3)), [], ["lines"], READ) == [THIRD]
 
 
+def test_a_partition_without_a_topic_is_of_the_only_one() -> None:
+    """Also of one that is read no more, but paused."""
+    third = PausedPart("", "", 3)
+    assert paused_after(PauseParts(third), [], ["lines"], READ) == [THIRD]
+    assert paused_after(ResumeParts(third), [THIRD], ["lines"], ()) == []
+    for read, why in (
+        ({*READ, ("lines", "more", 3)}, "2 topics: name the one that is meant, clicks or more"),
+        ((), "no"),
+    ):
+        with pytest.raises(BadCommand, match=f"lines reads {why}"):
+            paused_after(PauseParts(third), [], ["lines"], read)
+
+
 def test_what_is_paused_can_be_resumed_though_it_is_read_no_more() -> None:
     """Its topic may have been deleted since."""
     assert paused_after(ResumeParts(THIRD), [THIRD, PausedPart("words")], ["lines", "words"], ()) == [
@@ -64,6 +77,7 @@ def test_what_is_paused_can_be_resumed_though_it_is_read_no_more() -> None:
     [
         (PauseParts(PausedPart("line")), "no spout 'line'. Its spouts are: lines, words"),
         (PauseParts(PausedPart("", "clicks")), "2 spouts: name the one that is meant, lines or words"),
+        (PauseParts(PausedPart("", "", 3)), "2 spouts: name the one that is meant, lines or words"),
         (PauseParts(PausedPart("lines", "click")), "lines does not read click. "),
         (PauseParts(PausedPart("lines", "others")), "lines does not read others. "),
         (PauseParts(PausedPart("lines", "clicks", 5)), "does not read partition 5 of clicks"),
