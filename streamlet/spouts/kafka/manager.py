@@ -40,7 +40,7 @@ from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.offset_marks import OffsetMarks
 from streamlet.spouts.kafka.partition import OffsetRange, Partition
 from streamlet.spouts.kafka.read_buffer import ReadBuffer
-from streamlet.spouts.kafka.retry import FailedMsgRetryManager
+from streamlet.spouts.kafka.retry import FailedMsgRetryManager, NextTry
 from streamlet.spouts.kafka.schemes.scheme import Record, Scheme, columns_of, misfit, name_of
 from streamlet.spouts.kafka.schemes.scheme_hold import SchemeHold
 from streamlet.spouts.kafka.stores.offset_store import StopOffset
@@ -484,18 +484,19 @@ class PartitionManager:
         if not self.ledger.all_acked(ids.offsets):
             self.ack_many(ids.offsets)
 
-    def fail(self, offset: int, now_s: float, *, lost: bool = False, cause: FailureCause = UNKNOWN) -> None:
+    def fail(self, offset: int, now_s: float, *, lost: bool = False, cause: FailureCause = UNKNOWN) -> NextTry | None:
         """Retry the record after a pause, or give it up: one of its tuples failed or timed out.
 
         ``lost``: the tuple was lost with a worker or a link. That is not the record's fault: it does not count
-        towards ``retry_limit``. ``cause``: what the bolt said.
+        towards ``retry_limit``. ``cause``: what the bolt said. Returns the retry of a failure that counts.
         """
         if not self.ledger.failed(offset):
-            return
+            return None
         self._troubled = True
         if lost:
             self._retries.lost(offset, now_s)
-        elif not self._retries.failed(offset, now_s):
+            return None
+        if not self._retries.failed(offset, now_s):
             tries = self._retries.tries(offset)
             said = f"{cause.error}: {cause.text.partition(chr(10))[0]}".strip(": ") or "nothing"
             last = f"{cause.component} said of the last time: {said}" if cause.component else "the log may say why"
@@ -503,6 +504,8 @@ class PartitionManager:
             self._give_up(
                 offset, f"failed {tries} times, {more}", Fault(cause.component, cause.error, cause.text), tries
             )
+            return None
+        return self._retries.next_try(offset)
 
     def crashed(self, offset: int, how: str) -> None:
         """Give the record up: its worker has died at work on it too often. ``how`` says how."""

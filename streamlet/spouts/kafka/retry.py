@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from typing import NamedTuple
 
 from streamlet.base.backoff import Backoff, no_jitter
+
+
+class NextTry(NamedTuple):
+    """How often a record was tried, and when it is tried again."""
+
+    tries: int
+    most: int
+    """Tries that it gets; 0: without end."""
+    due_s: float
 
 
 class ExponentialBackoffMsgRetryManager:
@@ -61,6 +71,12 @@ class ExponentialBackoffMsgRetryManager:
     def tries(self, offset: int) -> int:
         """Return how often the record has failed."""
         return self._failures.get(offset, 0)
+
+    def next_try(self, offset: int) -> NextTry | None:
+        """Return when a failed record is tried again; None: no retry waits."""
+        due_s = self._scheduled.get(offset)
+        most = self._retry_limit + 1 if self._retry_limit > 0 else 0
+        return None if due_s is None else NextTry(self.tries(offset), most, due_s)
 
     def next_due_s(self) -> float | None:
         """Return when the next retry falls due; None: nothing waits."""

@@ -26,6 +26,7 @@ from streamlet.spouts.kafka.dead_letters.dead_letter import TIMED_OUT
 from streamlet.spouts.kafka.dead_letters.dead_letter_writer import DeadLetterWriter
 from streamlet.spouts.kafka.errors import DEAD_LETTER, NoSuchTopic
 from streamlet.spouts.kafka.exactly_once import TOLD, ExactlyOnce
+from streamlet.spouts.kafka.failure_lines import FailureLines
 from streamlet.spouts.kafka.manager import (
     EMITTED_MORE_LEFT,
     NO_EMITTED,
@@ -83,6 +84,7 @@ class KafkaSpout(Spout):
         self._damaged: dict[Partition, int] = {}
         self._until_caught_up = False
         self._paused_parts: Sequence[PausedPart] = ()
+        self._failure_lines = FailureLines(self.logger)
 
     @classmethod
     def spec(
@@ -138,6 +140,7 @@ class KafkaSpout(Spout):
         """Find brokers and partitions and take over the stored offsets."""
         config = self.spout_config
         self._clock, self._component = context.clock, context.component_name
+        self._failure_lines = FailureLines(self.logger)
         self._until_caught_up = bool(conf.get("streamlet.until.caught.up"))
         schemes = config.schemes(self._fields)
         uniform = context.uniform or chance.uniform
@@ -363,7 +366,10 @@ class KafkaSpout(Spout):
             # A tuple lost with a worker or a link is not the record's fault: it does not count towards retry_limit.
             lost = self.fail_reason is FailReason.LOST
             cause = self.fail_cause or (TOOK_TOO_LONG if self.fail_reason is FailReason.TIMED_OUT else UNKNOWN)
-            manager.fail(offset, self._clock.monotonic(), lost=lost, cause=cause)
+            now_s = self._clock.monotonic()
+            coming = manager.fail(offset, now_s, lost=lost, cause=cause)
+            if coming is not None:
+                self._failure_lines.tell(manager.partition, offset, cause, coming, now_s)
 
     def _give_up(self, manager: PartitionManager, offset: int) -> None:
         if self.fail_reason is FailReason.DEAD_LETTER:

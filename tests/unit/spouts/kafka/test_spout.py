@@ -22,6 +22,7 @@ from streamlet.spouts.kafka.coordinator import PartitionCoordinator
 from streamlet.spouts.kafka.errors import PoisonRecord
 from streamlet.spouts.kafka.manager import EMITTED_END, EMITTED_MORE_LEFT, NO_EMITTED, PartitionManager
 from streamlet.spouts.kafka.partition import Partition
+from streamlet.spouts.kafka.retry import NextTry
 from streamlet.spouts.kafka.spout import FINAL_COMMIT_S
 
 CONFIG = SpoutConfig(KafkaHosts("k"), "lines", id="demo", records_per_turn=3)
@@ -72,8 +73,9 @@ class Manager:
     def ack_many(self, offsets: Sequence[int]) -> None:
         self.acked.extend(offsets)
 
-    def fail(self, offset: int, now_s: float, *, lost: bool, cause: FailureCause) -> None:
+    def fail(self, offset: int, now_s: float, *, lost: bool, cause: FailureCause) -> NextTry | None:
         (self.lost if lost else self.failed).append(offset)
+        return None if lost else NextTry(len(self.failed), 21, now_s + 0.1)
 
 
 class Rig:
@@ -248,6 +250,19 @@ def test_answers_go_to_the_manager_of_their_slot_and_unknown_ones_nowhere() -> N
     assert [manager.acked for manager in rig.managers] == [[5, 8], [6]]
     assert [manager.failed for manager in rig.managers] == [[], [9]]
     assert [manager.lost for manager in rig.managers] == [[4], []]
+
+
+def test_a_failed_record_is_named_in_the_log_with_its_tries(caplog: pytest.LogCaptureFixture) -> None:
+    """A lost one is not: the record is not to blame, and its worker is told of."""
+    rig = Rig(Manager(0, 3))
+    rig.spout.next_tuple()
+    rig.spout.fail_reason = FailReason.LOST
+    rig.spout.fail((10, 2))
+    assert caplog.messages == []
+    rig.spout.fail_reason, rig.spout.fail_cause = FailReason.FAILED, FailureCause("enrich", "ValueError", "no 700")
+    rig.spout.fail((10, 1))
+    (said,) = caplog.messages
+    assert said.startswith("topic lines, partition 0, offset 1 failed in enrich (ValueError: no 700): try 1 of 21, the")
 
 
 def test_a_record_is_called_the_same_after_every_restart() -> None:
