@@ -7,6 +7,7 @@ In Java these are parts of ``AbstractCoordinator`` and ``ConsumerCoordinator``. 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar, assert_never
@@ -48,6 +49,9 @@ from streamlet.kafka.protocol.messages.groups import (
 )
 
 _log = logging.getLogger(__name__)
+
+JOIN_TOLD_S = 5.0
+"""Seconds that a join may take before the log says what it waits for. The first one of an empty group takes 3."""
 
 _METADATA_PATIENCE_S = 10.0
 """Seconds that the leader waits for metadata of all topics before it shares out."""
@@ -101,6 +105,8 @@ class ClassicGroup:
         self._share: Share | None = None
         self._joins, self._share_by_s = 0, 0.0
         """Number of the last join, and the latest time to share out."""
+        self._tell_join_s = math.inf
+        """When to say that the join takes long: once for each. Infinity: never."""
         self._counts: dict[str, int] = {}
         """Partitions by topic as they were last shared out; for the leader to notice a change."""
         self._racks: dict[TopicPartition, frozenset[str]] = {}
@@ -115,15 +121,18 @@ class ClassicGroup:
         while (action := self.membership.step(now)) is not None:
             self._do(action)
         self._try_share()
+        if now >= self._tell_join_s:
+            self._tell_join()
 
     def wait_s(self, now_s: float) -> float:
         """Return seconds until :meth:`turn` may act without an event."""
-        wait = self.membership.next_wake_s(now_s)
+        wait = min(self.membership.next_wake_s(now_s), max(self._tell_join_s - now_s, 0.0))
         return wait if self._share is None else min(wait, max(self._share_by_s - now_s, 0.0))
 
     def leave(self) -> None:
         """Leave the group; a join under way makes no member any more."""
         self._joins += 1
+        self._tell_join_s = math.inf
         self.membership.leave()
 
     @property
@@ -176,8 +185,22 @@ class ClassicGroup:
             protocols=tuple(JoinGroupProtocol(name=name, metadata=data) for name, data in action.protocols),
         )
         self._joins += 1
+        self._tell_join_s = self._clock.monotonic() + JOIN_TOLD_S
         answered = supervised(partial(self._join_answered, self._joins), self._note_error)
         self.client.send(request, self._coordinator, self._rebalance_limit_s).add_listener(answered)
+
+    def _tell_join(self) -> None:
+        # A warning, for a program that configures no logging shows no less, and its user looks at a silent consumer.
+        self._tell_join_s = math.inf
+        _log.warning(
+            "group %r: joining it has taken %g s, and no records come meanwhile. The coordinator waits for the other "
+            "members: for one that died without leaving until its session ends (session_timeout_ms, %g s in this "
+            "consumer), for one that works on records until its next poll (max_poll_interval_ms, %g s).",
+            self._config.group_id,
+            JOIN_TOLD_S,
+            self._config.session_timeout_ms / 1000,
+            self._config.max_poll_interval_ms / 1000,
+        )
 
     def _join_answered(self, number: int, done: RequestFuture[JoinGroupResponse]) -> None:
         if number != self._joins:
@@ -186,6 +209,7 @@ class ClassicGroup:
             if done.succeeded and done.value.error_code == 0:
                 self._send_leave(Leave(done.value.member_id))
             return
+        self._tell_join_s = math.inf
         now, error = self._clock.monotonic(), _error_of(done, f"Joining group {self.membership.settings.group_id!r}")
         if error is not None:
             self.membership.join_failed(error, done.value.member_id if done.succeeded else "", now)

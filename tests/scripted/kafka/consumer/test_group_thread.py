@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,12 +13,13 @@ from streamlet.base.clock import ManualClock
 from streamlet.kafka.broker_errors import IllegalGeneration
 from streamlet.kafka.consumer.assignors import RangeAssignor
 from streamlet.kafka.consumer.assignors.base import Subscription, encode_assignment
-from streamlet.kafka.consumer.classic_group import ClassicGroup, Protocols
+from streamlet.kafka.consumer.classic_group import JOIN_TOLD_S, ClassicGroup, Protocols
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.group_thread import GroupThread
 from streamlet.kafka.consumer.membership import (
     Generation,
     GroupSettings,
+    Join,
     Joined,
     Membership,
     MembershipLost,
@@ -117,6 +119,44 @@ def test_c5_a_member_that_tells_its_rack_gets_what_is_near_and_new_racks_are_a_r
     leader.client.metadata.cluster = in_racks((1,), (2, 3))
     leader._metadata_changed(leader.client.cluster)
     assert rejoins(leader) == ["copies of a came to other racks"]
+
+
+def test_c5_a_join_that_waits_for_a_dead_member_says_so_once(
+    leader: ClassicGroup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its session takes 45 s to end; in silence a consumer that was killed and started again looks broken."""
+    answer: RequestFuture[Any] = RequestFuture()
+    monkeypatch.setattr(leader.client, "send", lambda *_: answer)
+    clock = leader._clock
+    assert isinstance(clock, ManualClock)
+    leader.membership.coordinator_found(clock.monotonic())
+    leader.membership.join((), clock.monotonic())
+    leader.turn()
+    assert leader.wait_s(clock.monotonic()) == JOIN_TOLD_S and not caplog.messages
+    for _ in range(3):
+        clock.advance(JOIN_TOLD_S)
+        leader.turn()
+    (said,) = caplog.messages
+    assert "joining it has taken 5 s" in said and "session_timeout_ms, 45 s" in said
+    assert leader.wait_s(clock.monotonic()) > JOIN_TOLD_S
+
+
+def test_c5_a_join_that_is_answered_or_left_is_not_said_to_take_long(
+    leader: ClassicGroup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = leader._clock
+    assert isinstance(clock, ManualClock)
+    answer: RequestFuture[Any] = RequestFuture()
+    monkeypatch.setattr(leader.client, "send", lambda *_: answer)
+    leader._send_join(Join("m", ()))
+    answer.complete(JoinGroupResponse(error_code=25))
+    assert leader._tell_join_s == math.inf
+    answer = RequestFuture()
+    leader._send_join(Join("m", ()))
+    leader.leave()
+    clock.advance(JOIN_TOLD_S)
+    leader.turn()
+    assert not caplog.messages
 
 
 def test_c5_a_static_leader_that_comes_back_watches_and_syncs_without_shares(leader: ClassicGroup) -> None:
