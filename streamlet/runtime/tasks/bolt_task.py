@@ -23,6 +23,7 @@ from streamlet.components.bolt import Bolt
 from streamlet.components.columns import Columns
 from streamlet.components.spout import FailureCause
 from streamlet.components.tuples import ACKED, OPEN, Tuple, TupleId, tick_tuple, tuple_of
+from streamlet.model.delivery import EPOCHS
 from streamlet.runtime.tasks import settling
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, Pick, StreamRoutes, Work
 from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
@@ -125,6 +126,7 @@ class BoltTask:
         self._resting = set() if resting is None else resting
         self._current: Tuple | Batch | None = None
         self._by_batch = bolt.takes_batches()
+        self._commits = bolt.commits_epochs
         self._splits = bolt.on_batch_error == "split"
         self._may_emit = bool(emitter.streams)
         self._named_anchors: list[Tuple | Batch] = []
@@ -390,11 +392,17 @@ class BoltTask:
             # argument would end the run.
             self.calls.put(partial(self.ack, _given(tup)), "ack", waits=False)
         elif isinstance(tup, Batch):
-            self.stats.acked += settling.ack(tup, self.acks)
+            acked = settling.ack(tup, self.acks)
+            self.stats.acked += acked
+            if self._commits and tup.stream == EPOCHS:
+                self.stats.set_apart("acked", acked)
             self._release(tup)
         else:
             one = tuple_of(tup)
-            self.stats.acked += settling.ack_tuple(one, self.acks)
+            acked = settling.ack_tuple(one, self.acks)
+            self.stats.acked += acked
+            if self._commits and one.stream == EPOCHS:
+                self.stats.set_apart("acked", acked)
             if self.held:
                 self.held.pop(one, None)
 
@@ -456,6 +464,8 @@ class BoltTask:
             if self.held:
                 self.held.pop(given, None)
         self.stats.failed += failed
+        if self._commits and given.stream == EPOCHS:
+            self.stats.set_apart("failed", failed)
         self.causes.note(self.fails[first:], cause)
         return failed
 
@@ -505,7 +515,10 @@ class BoltTask:
             if now >= until:
                 break
         self._current = None
-        self.stats.ran(before - max(work.left, 0), now - started)
+        done = before - max(work.left, 0)
+        self.stats.ran(done, now - started)
+        if self._commits and work.run.stream == EPOCHS:
+            self.stats.set_apart("executed", done)
         if self._at_limit:
             self._stop_if_all_failed()
 

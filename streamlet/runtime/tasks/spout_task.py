@@ -18,6 +18,7 @@ from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, FailureCause, MessageIds, Spout
+from streamlet.model.delivery import EPOCHS
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, row_bytes
 from streamlet.runtime.tasks.in_hand import Key, message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
@@ -113,6 +114,9 @@ class SpoutTask:
         self.active = False
         self.paused = False
         """Whether somebody asked that it emits nothing: see ``WorkerLoop.pause_parts``."""
+        self._epoch_roots: set[int] = set()
+        """Open trees of tuples about epochs."""
+        self._epoch_emits = 0
         self._emits_asked = 0
         self._most_emits = 0
         """Emits after which the present turn ends."""
@@ -342,6 +346,9 @@ class SpoutTask:
         # Opened before anything is sent: a delta can never come before its root.
         self.pending.ids[root] = tup_id
         self.ledger.open[root] = value
+        if stream == EPOCHS:
+            self._epoch_roots.add(root)
+            self._epoch_emits += 1
         if not root & SAMPLE:
             self._emitted_at[root] = self._now
         for (box, values), edge in zip(rows, edges, strict=True):
@@ -464,7 +471,7 @@ class SpoutTask:
 
     def deliver_complete(self) -> None:
         """Settle messages that were over when emitted: no reader, nothing tracked, or given up."""
-        self.stats.emitted = self.emits
+        self.stats.emitted = self.emits - self._epoch_emits
         if self._complete:
             ids, self._complete = self._complete, []
             self.stats.acked += len(ids)
@@ -498,6 +505,8 @@ class SpoutTask:
                 acked.append(ids)
                 self.stats.latency.add(now - started, len(ids))
         self.stats.acked += sum(map(len, acked))
+        if self._epoch_roots:
+            self.stats.set_apart("acked", self._epochs_over(done))
         self.window.done(self.stats.acked - before, were_open)
         for ids in acked:
             if self._failed_ids:
@@ -539,11 +548,20 @@ class SpoutTask:
     def _close_failed(self, entries: Iterable[int]) -> list[Any]:
         """Forget entries of the ledger; return the messages of their open trees."""
         ids: list[Any] = []
+        entries = [*entries]
+        if self._epoch_roots:
+            self.stats.set_apart("failed", self._epochs_over(entries))
         for entry in entries:
             # The time of a tree that failed says nothing about the latency of those that are acked.
             self._emitted_at.pop(entry, None)
             ids += self.pending.close_set(entry) if entry & 1 else self.pending.resolve([entry])
         return ids
+
+    def _epochs_over(self, roots: Iterable[int]) -> int:
+        """Forget trees of tuples about epochs; return how many of these there were."""
+        over = self._epoch_roots.intersection(roots)
+        self._epoch_roots -= over
+        return len(over)
 
     # -- the census ----------------------------------------------------------------------------------------
 
@@ -601,8 +619,10 @@ class SpoutTask:
         expired = {entry: task for entry, task in entries.items() if entry not in sets}
         if sets:
             expired |= self._expired_in_sets(sets, found)
+        epochs_open = len(self._epoch_roots)
         ids = self._take_failed(expired)
         self.stats.timed_out += len(ids)
+        self.stats.set_apart("timed_out", epochs_open - len(self._epoch_roots))
         self._failed(ids, FailReason.TIMED_OUT)
         # The other trees of a set fail with it, since nobody knows whether they are done: as lost, which blames no
         # message.

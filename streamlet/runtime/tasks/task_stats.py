@@ -64,7 +64,7 @@ def percentile_ms(counts: list[int], share: float) -> float | None:
 class TaskStats:
     """Counters since the task started. ``latency`` is tree latency at spouts, process time at bolts."""
 
-    __slots__ = (*COUNTERS, *GAUGES, "busy_s", "latency", "metrics")
+    __slots__ = (*COUNTERS, *GAUGES, "busy_s", "latency", "metrics", "of_epochs")
 
     def __init__(self) -> None:
         self.emitted = self.executed = self.acked = self.failed = self.timed_out = self.errors = 0
@@ -83,6 +83,15 @@ class TaskStats:
         """Messages of a spout that are neither acked nor given up, when the numbers were last looked at."""
         self.latency = Latencies()
         self.metrics: dict[str, float] = {}
+        self.of_epochs: dict[str, int] = {}
+        """How much of a counter is tuples about epochs, which nobody is shown."""
+
+    def set_apart(self, counter: str, count: int) -> None:
+        """Take tuples about epochs out of what ``snapshot`` shows of a counter."""
+        # Rule: a user compares these counters with the records of a topic. The counters themselves keep them: the
+        # window and the census of trees go by all that is under way.
+        if count:
+            self.of_epochs[counter] = self.of_epochs.get(counter, 0) + count
 
     def ran(self, count: int, seconds: float) -> None:
         """Count a run of ``count`` tuples that took ``seconds`` in all."""
@@ -98,8 +107,10 @@ class TaskStats:
 
     def snapshot(self) -> Mapping[str, Any]:
         """Return all as plain data, for the heartbeat."""
+        # Read first: what comes in between may be seen one too many, but never as a number below zero.
+        apart = self.of_epochs.copy()
         return {
-            **{name: getattr(self, name) for name in (*COUNTERS, *GAUGES)},
+            **{name: getattr(self, name) - apart.get(name, 0) for name in (*COUNTERS, *GAUGES)},
             "latency": list(self.latency.counts),
             "metrics": dict(self.metrics),
         }
