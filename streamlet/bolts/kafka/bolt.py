@@ -7,6 +7,7 @@ The producer's thread only leaves a note (``_part_over``) and wakes the loop onc
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -197,7 +198,9 @@ class KafkaBolt(Bolt):
                 self.fail,
             )
         if isinstance(config.topic, str):
-            shared.await_topic(config.topic, START_S)
+            # All tasks wait for the same: the first one speaks for them.
+            say = partial(self.logger.log, logging.DEBUG if context.task_index else logging.INFO, "%s")
+            shared.await_topic(config.topic, START_S, context.component_name, say)
 
     def cleanup(self) -> None:
         """Wait, for a bounded time, for records under way; leave the producer."""

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
+from streamlet.base.notices import told_if_slow
 from streamlet.bolts.kafka.errors import BoltCannotStart, OutputTopicMissing
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.producer import Producer, ProducerConfig
 from streamlet.kafka.producer.topic_wait import await_topic
+
+TOLD_AFTER_S = 1.0
+"""Seconds before a start says what it is waiting for."""
 
 # Tasks of one worker share a thread, but a program may have several inline runs in threads of its own.
 _lock = threading.Lock()
@@ -30,23 +35,31 @@ class SharedProducer:
         self.max_block_s = config.max_block_ms / 1000
         self.users = 0
 
-    def await_topic(self, topic: str, limit_s: float) -> None:
-        """Wait until the topic's partitions are known. Raises BoltCannotStart, OutputTopicMissing, KafkaError."""
-        error = await_topic(self.producer, topic, limit_s)
-        if error is not None:
-            raise self._no_topic(topic, limit_s, error) from error
+    def await_topic(self, topic: str, limit_s: float, bolt: str, say: Callable[[str], None]) -> None:
+        """Wait until the topic's partitions are known. Raises BoltCannotStart, OutputTopicMissing, KafkaError.
 
-    def _no_topic(self, topic: str, limit_s: float, error: KafkaError) -> Exception:
+        ``bolt``: the component's name. ``say`` gets a sentence about the wait after a second of it.
+        """
+        with told_if_slow(TOLD_AFTER_S, lambda: say(self._waiting(topic, limit_s))):
+            error = await_topic(self.producer, topic, limit_s)
+        if error is not None:
+            raise self._no_topic(topic, limit_s, error, bolt) from error
+
+    def _waiting(self, topic: str, limit_s: float) -> str:
+        left_s = limit_s - TOLD_AFTER_S
+        return f"waiting for the topic {topic}, for up to {left_s:.0f} s more. {self.producer.connections()}"
+
+    def _no_topic(self, topic: str, limit_s: float, error: KafkaError, bolt: str) -> Exception:
         if isinstance(error, UnknownTopicOrPartition):
             return OutputTopicMissing(
-                f"KafkaBolt: the topic {topic!r} does not exist, say the brokers at "
+                f"The KafkaBolt {bolt}: the topic {topic!r} does not exist, say the brokers at "
                 f"{', '.join(self.producer.config.bootstrap_servers)}. Create it (`streamlet dev topic {topic}`, or "
                 "Admin.create_topics), or correct `topic`."
             )
         return BoltCannotStart(
-            f"KafkaBolt: no broker has said within {limit_s:g} s which partitions topic {topic!r} has. "
+            f"The KafkaBolt {bolt}: no broker has said within {limit_s:g} s which partitions topic {topic!r} has. "
             f"{self.producer.connections()} Check `hosts` (host and port of the brokers' listener), and that the "
-            "brokers run."
+            "brokers run (`streamlet dev up` starts one on this machine)."
         )
 
     def leave(self, limit_s: float) -> None:

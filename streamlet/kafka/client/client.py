@@ -376,9 +376,10 @@ class KafkaClient:
             while self._clock.monotonic() < resume:
                 self.poll(resume - self._clock.monotonic())
 
-    def bootstrap(self, timeout_s: float, waited_s: float = 0.0) -> Cluster:
-        """Wait for the first metadata. ``waited_s``: how long the caller has waited already, for the error.
+    def bootstrap(self, timeout_s: float, waited_s: float = 0.0, named_in: str = "bootstrap_servers") -> Cluster:
+        """Wait for the first metadata.
 
+        For the error: ``waited_s`` is how long the caller has waited already, ``named_in`` where the addresses stand.
         Raises BootstrapFailed, ForeignProtocol or UnsupportedVersion. Addresses that cannot be reached are tried until
         the time is up; when every address answers in another protocol or is too old, waiting would not help, and it
         raises at once.
@@ -388,7 +389,7 @@ class KafkaClient:
             self._raise_if_hopeless()
             left = deadline - self._clock.monotonic()
             if left <= 0:
-                raise diagnosis.bootstrap_failed(self._bootstrap, self._network.states, waited_s + timeout_s)
+                raise diagnosis.bootstrap_failed(self._bootstrap, self._network.states, waited_s + timeout_s, named_in)
             self.poll(left)
         return self.cluster
 

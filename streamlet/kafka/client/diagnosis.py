@@ -59,16 +59,22 @@ def _permanent(node: NodeConnection) -> KafkaError | None:
     return error if isinstance(error, (ForeignProtocol, HungUp, UnsupportedVersion, AuthenticationFailed)) else None
 
 
-def bootstrap_failed(bootstrap: Iterable[Broker], states: ConnectionStates, timeout_s: float) -> BootstrapFailed:
-    """Return the error for a bootstrap that failed: each address with its cause."""
+def bootstrap_failed(
+    bootstrap: Iterable[Broker], states: ConnectionStates, timeout_s: float, named_in: str = "bootstrap_servers"
+) -> BootstrapFailed:
+    """Return the error for a bootstrap that failed: each address with its cause.
+
+    ``named_in``: the setting that has the addresses.
+    """
     causes: dict[str, str] = {}
     for broker in bootstrap:
         error = states.get(broker.address).last_error
         causes[str(broker)] = error.message.rstrip(".") if error else "it has not answered"
     listed = "; ".join(f"{name}: {cause}" for name, cause in causes.items())
     return BootstrapFailed(
-        f"No Kafka broker answered within {timeout_s:.3g} s at bootstrap_servers. {listed}. Check that the broker "
-        "runs, that host and port are those of its listener, and that nothing between blocks them.",
+        f"No Kafka broker answered within {timeout_s:.3g} s at {named_in}. {listed}. Check that the broker runs "
+        "(`streamlet dev up` starts one on this machine), that host and port are those of its listener, and that "
+        "nothing between blocks them.",
         causes,
     )
 

@@ -50,7 +50,8 @@ def count_hang_up(
 
 
 _MEANT = {
-    "PLAINTEXT": "a listener that wants TLS (SSL) or a user and password (SASL_PLAINTEXT) does that",
+    "PLAINTEXT": "a listener that wants TLS (SSL) or a user and password (SASL_PLAINTEXT) does that; so does a port "
+    "that is not Kafka's, such as ZooKeeper's 2181",
     "SSL": "a listener without TLS (PLAINTEXT), or one that wants a user and password too (SASL_SSL), does that; so "
     "does one that wants a client certificate (ssl_certfile) and got none it trusts",
     "SASL_PLAINTEXT": "a listener that wants TLS (SASL_SSL) does that",

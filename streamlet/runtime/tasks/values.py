@@ -7,7 +7,7 @@ change or lose, and copies containers even where nothing is serialised.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,8 +34,10 @@ def travelling(values: Sequence[Any], component: str, stream: str, fields: Seque
             copied.append(_copy(value, 0))
         except ValueError as error:
             field = fields[index] if index < len(fields) else f"#{index}"
+            inside = _path_to_fault(value)
+            at = f", at {inside}," if inside else ""
             raise ValueCannotTravel(
-                f"{component} emitted a tuple on stream {stream!r} whose field {field!r} {error}. A tuple may hold "
+                f"{component} emitted a tuple on stream {stream!r} whose field {field!r}{at} {error}. A tuple may hold "
                 "None, bool, int of at most 64 bits, float, str, bytes, aware datetime, and lists, tuples and dicts "
                 "of these (dict keys: all but datetimes, lists, tuples and dicts). Convert the value before you emit "
                 "it."
@@ -68,7 +70,33 @@ def _copy(value: Any, depth: int) -> Any:
         if value.tzinfo is None:
             raise ValueError("is a datetime without a time zone, which would arrive as another instant")
         return value.astimezone(UTC)
-    raise ValueError(f"is a {kind.__qualname__}, which the receiver could not read back as one")
+    article = "an" if kind.__qualname__[0] in "aeiouAEIOU" else "a"
+    raise ValueError(f"is {article} {kind.__qualname__}, which the receiver could not read back as one")
+
+
+# A second walk, after the error: the copy of a value that can travel pays nothing for it.
+def _path_to_fault(value: Any) -> str:
+    """Return ``['country'][0]``, the way to a value that cannot travel; empty: the value itself, or too deep."""
+    path = ""
+    for _ in range(MAX_DEPTH):
+        parts: Iterable[tuple[Any, Any]] = ()
+        if value.__class__ is dict:
+            parts = value.items()
+        elif isinstance(value, (list, tuple)):
+            parts = enumerate(value)
+        step = next(((key, part) for key, part in parts if not _travels(part)), None)
+        if step is None:
+            return path
+        path, value = f"{path}[{step[0]!r:.80}]", step[1]
+    return ""
+
+
+def _travels(value: Any) -> bool:
+    try:
+        _copy(value, 0)
+    except ValueError:
+        return False
+    return True
 
 
 def _key(key: Any) -> Any:

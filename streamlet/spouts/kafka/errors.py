@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from streamlet.base.errors import BadInput, StreamletError
+from streamlet.model.validate import nearest
 from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
 
 # The policies for poison records (``on_poison``).
@@ -12,15 +13,27 @@ STOP = "stop"
 SKIP = "skip"
 DEAD_LETTER = "dead-letter"
 
+MOST_NAMED = 10
+"""Topics that an error names of those there are."""
+
 
 class NoSuchTopic(BadInput):
     """The topic does not exist."""
 
-    def __init__(self, topic: str, where: str, setting: str = "topic") -> None:
+    def __init__(self, topic: str, where: str, setting: str = "topic", others: Iterable[str] = ()) -> None:
         super().__init__(
-            f"The topic {topic!r} does not exist ({where}). Create it, or correct `{setting}` in the SpoutConfig. A "
-            "spout creates no topic."
+            f"The topic {topic!r} does not exist ({where}). {_instead(topic, others)}Create it, or correct `{setting}` "
+            "in the SpoutConfig. A spout creates no topic."
         )
+
+
+def _instead(topic: str, others: Iterable[str]) -> str:
+    """Name the nearest topic, or those that there are, in a sentence."""
+    there = sorted(name for name in others if not name.startswith("__"))
+    if not there:
+        return ""
+    more = f" and {len(there) - MOST_NAMED} more" if len(there) > MOST_NAMED else ""
+    return nearest(topic, there, f"There are {', '.join(there[:MOST_NAMED])}{more}.") + " "
 
 
 class TopicInTheWay(BadInput):

@@ -17,6 +17,7 @@ from streamlet.base.errors import SettingError, StreamletError
 from streamlet.coordination.node_store import NodeMissing, NodeStore
 from streamlet.kafka.broker_errors import InvalidTopic, UnknownTopicOrPartition, error_class
 from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataTopic
 from streamlet.spouts.kafka.activity import Background, Steps, answer_to
 from streamlet.spouts.kafka.chosen_topics import ChosenTopics
@@ -182,11 +183,20 @@ class KafkaBrokerReader:
                 continue
             kind = error_class(topic.error_code)
             if kind in (UnknownTopicOrPartition, InvalidTopic):
-                raise NoSuchTopic(self._topic, f"says {', '.join(map(str, brokers.values())) or 'the cluster'}")
+                where = f"says {', '.join(map(str, brokers.values())) or 'the cluster'}"
+                raise NoSuchTopic(self._topic, where, others=(yield from self._others()))
             if kind is not None:
                 raise kind(f"The metadata of topic {self._topic!r} could not be read")
             return _partitions_of(topic, brokers)
         raise NoSuchTopic(self._topic, "the metadata does not mention it")
+
+    def _others(self) -> Steps[list[str]]:
+        """Ask for the names of all topics; none where that fails: they are for an error's text only."""
+        try:
+            response = yield from answer_to(self._client.send(MetadataRequest(topics=None)))
+        except KafkaError:
+            return []
+        return [topic.name for topic in response.topics if topic.name and not topic.error_code]
 
 
 class KafkaTopicsReader:
@@ -285,7 +295,10 @@ class ZkBrokerReader:
         topic_path = f"{self._path}/topics/{name}"
         found = self._nodes.get(topic_path)
         if found is None:
-            raise NoSuchTopic(name, f"{self._where} has no node {topic_path}")
+            others = []
+            with contextlib.suppress(NodeMissing):
+                others = self._nodes.children(f"{self._path}/topics")
+            raise NoSuchTopic(name, f"{self._where} has no node {topic_path}", others=others)
         topic = _json(found[0])
         assignment = topic.get("partitions")
         if not isinstance(assignment, dict):

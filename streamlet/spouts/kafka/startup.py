@@ -446,7 +446,8 @@ class _Start:
                     causes = "; ".join(f"{address}: {cause}" for address, cause in error.causes.items())
                     left_s = self._left_s()
                     self._held.say(f"waiting for a Kafka broker, for up to {left_s:.0f} s more. So far: {causes}")
-            client.bootstrap(self._left_s(), waited_s=self._clock.monotonic() - began_s)
+            waited_s, named_in = self._clock.monotonic() - began_s, f"hosts of the spout {self._context.component_name}"
+            client.bootstrap(self._left_s(), waited_s, named_in)
         except (BootstrapFailed, HungUp, ForeignProtocol):
             refuse_foreign(brokers)
             raise

@@ -61,7 +61,8 @@ def test_no_broker_at_the_address_is_told_with_its_remedy(streamlet: Streamlet, 
     """What, where, why and what to do; and after a second of waiting, what is waited for, once."""
     said, before = refused(streamlet, 2, f"lines.hosts=kafka://127.0.0.1:{free_port}")
     assert "No Kafka broker answered" in said and f"127.0.0.1:{free_port}" in said
-    assert "Connection refused" in said and "Check that the broker runs" in said
+    assert "at hosts of the spout lines. " in said
+    assert "Connection refused" in said and "Check that the broker runs (`streamlet dev up` starts" in said
     assert len(before) == 1 and "lines: waiting for a Kafka broker, for up to 1 s more" in before[0]
     assert f"127.0.0.1:{free_port}" in before[0] and "Connection refused" in before[0]
 

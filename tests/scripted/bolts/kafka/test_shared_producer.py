@@ -15,6 +15,8 @@ from streamlet.kafka.producer import ProducerConfig
 from tests.far_ends import until
 from tests.scripted.fake_cluster import FakeCluster
 
+said: list[str] = []
+
 
 def made(address: str, run: str = "run", **more: object) -> SharedProducer:
     settings = {"bootstrap_servers": [address], **more}
@@ -29,7 +31,7 @@ def test_tasks_with_equal_settings_share_one_and_the_last_closes_it() -> None:
         assert one is two
         assert len({one, other, elsewhere}) == 3
         one.leave(5)
-        future = two.producer.send("t", b"x") if two.await_topic("t", 5) is None else None
+        future = two.producer.send("t", b"x") if two.await_topic("t", 5, "out", said.append) is None else None
         two.leave(5)
         assert future is not None and future.succeeded()
         assert made(cluster.broker.address) is not one
@@ -49,8 +51,10 @@ def test_one_that_nobody_left_ends_with_its_bolts() -> None:
 def test_a_topic_that_no_broker_has_is_named() -> None:
     with FakeCluster({}) as cluster:
         shared = made(cluster.broker.address)
-        with pytest.raises(OutputTopicMissing, match=r"the topic 'counts' does not exist, say the brokers at 127\.0"):
-            shared.await_topic("counts", 0.3)
+        with pytest.raises(
+            OutputTopicMissing, match=r"The KafkaBolt out: the topic 'counts' does not exist, say the brokers at 127\.0"
+        ):
+            shared.await_topic("counts", 0.3, "out", said.append)
         shared.leave(5)
 
 
@@ -59,16 +63,26 @@ def test_that_a_topic_is_missing_is_told_long_before_brokers_are_given_up(monkey
     with FakeCluster({}) as cluster:
         shared = made(cluster.broker.address)
         with pytest.raises(OutputTopicMissing):
-            shared.await_topic("counts", 3600.0)
+            shared.await_topic("counts", 3600.0, "out", said.append)
         shared.leave(5)
+
+
+def test_a_start_that_waits_says_what_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamlet.bolts.kafka.shared_producer.TOLD_AFTER_S", 0.05)
+    shared = made(f"127.0.0.1:{free_ports(1)[0]}")
+    told: list[str] = []
+    with pytest.raises(BoltCannotStart):
+        shared.await_topic("counts", 1.0, "out", told.append)
+    assert [text[:42] for text in told] == ["waiting for the topic counts, for up to 1 "]
+    shared.leave(5)
 
 
 def test_brokers_that_do_not_answer_are_named_and_another_start_may_succeed() -> None:
     shared = made(f"127.0.0.1:{free_ports(1)[0]}")
     with pytest.raises(
-        BoltCannotStart, match=r"no broker has said within 0\.2 s which partitions topic 'counts'"
+        BoltCannotStart, match=r"The KafkaBolt out: no broker has said within 0\.2 s which partitions topic 'counts'"
     ) as no:
-        shared.await_topic("counts", 0.2)
+        shared.await_topic("counts", 0.2, "out", said.append)
     assert "Connections: 127.0.0.1:" in no.value.message and "after 0 s" not in no.value.message
     assert isinstance(no.value, BadInput), "a wrong port is refused with status 2, as a spout's is"
     shared.leave(5)

@@ -24,7 +24,7 @@ class Made:
         self.max_block_s, self.users, self.left = 1.0, 0, 0
         Made.all.append(self)
 
-    def await_topic(self, topic: str, limit_s: float) -> None: ...
+    def await_topic(self, topic: str, limit_s: float, bolt: str, log: object) -> None: ...
 
     def leave(self, limit_s: float) -> None:
         self.left += 1

@@ -113,6 +113,11 @@ def test_what_our_code_raises_for_the_users_is_located_at_the_users_line(run: Ru
     assert f"TypeError at {file}:{SINK + 1} " in told
 
 
+def test_a_value_that_cannot_travel_is_told_with_the_line_that_emits_it(run: Run) -> None:
+    file, told = run(sink="outputs = ['v']\n    def process(self, tup):\n        self.emit([{'a': {1}}])")
+    assert "field 'v', at ['a'], is a set" in told and f"It was raised at {file}:{SINK + 2}." in told
+
+
 def test_what_a_reliable_spout_refuses_is_located_at_the_users_emit(run: Run) -> None:
     """Not in streamlet's own ReliableSpout."""
     file, told = run(spout="def initialize(self, conf, context):\n        self.emit([7])")

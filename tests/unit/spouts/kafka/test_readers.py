@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from streamlet.kafka.errors import Disconnected
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataBroker,
@@ -109,9 +111,27 @@ def test_k1_a_partition_without_a_leader_is_listed_without_one_from_kafkas_metad
     assert found.leaders == {0: Broker("a", 9092), 1: None} and found.leader_epochs == {0: 3, 1: 3}
 
 
+def test_a_topic_that_is_missing_is_answered_with_those_there_are() -> None:
+    """Not with those of Kafka's own, and without them where the brokers do not tell."""
+    rows = tuple(MetadataTopic(error_code=0, name=name) for name in ("orders", "__consumer_offsets", "late"))
+    missing, others = RequestFuture[MetadataResponse](), RequestFuture[MetadataResponse]()
+    missing.complete(MetadataResponse(brokers=(), topics=(MetadataTopic(error_code=3, name="ordres"),)))
+    others.complete(MetadataResponse(brokers=(), topics=rows))
+    for second, name, said in ((others, "ordres", "Did you mean 'orders'?"), (None, "ordres", "cluster). Create it")):
+        failed = RequestFuture[MetadataResponse]()
+        failed.fail(Disconnected("gone"))
+        answers = [missing, second or failed]
+        client: Any = SimpleNamespace(send=lambda _request, answers=answers: answers.pop(0))
+        looking = Activity(KafkaBrokerReader(name, client).get_current_brokers())
+        assert looking.poll()
+        with pytest.raises(NoSuchTopic, match=re.escape(said)):
+            looking.take()
+    assert "There are late, orders. Create" in NoSuchTopic("zzz", "x", others=["orders", "late", "__x"]).message
+
+
 def test_no_topic_and_no_brokers_are_said(background: Background) -> None:
     one = {**PLAIN, "endpoints": ["PLAINTEXT://a:9092"]}
-    with pytest.raises(NoSuchTopic, match="ZooKeeper zk:2181 has no node /brokers/topics/other"):
+    with pytest.raises(NoSuchTopic, match=r"ZooKeeper zk:2181 has no node /brokers/topics/other\)\. There are t\."):
         look(nodes({1: one}, {0: 1}), background, "other")
     with pytest.raises(NoBrokers, match=r"A Kafka without ZooKeeper .* is found with KafkaHosts"):
         look(nodes({}, {0: 1}), background)
