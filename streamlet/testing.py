@@ -624,6 +624,12 @@ def _bolt_spec(given: object) -> ComponentSpec:
     cls = given.cls if isinstance(given, ComponentSpec) else given
     if isinstance(cls, type) and issubclass(cls, Spout):
         raise WrongArgument(f"{cls.__name__} is a spout: test it in a topology, with streamlet.testing.TopologyTester.")
+    if isinstance(cls, type) and issubclass(cls, Bolt) and cls.commits_epochs:
+        # Only its topology's tester has one that stands for it: this one would connect, and write.
+        raise WrongArgument(
+            f"{cls.__name__} writes to Kafka, and a BoltTester runs the bolt itself. Test it in its topology: "
+            "TopologyTester(YourTopology, {...}) writes nothing, and written(bolt) has the records."
+        )
     if isinstance(given, ComponentSpec):
         return given
     if isinstance(cls, type) and issubclass(cls, Bolt):

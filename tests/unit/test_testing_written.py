@@ -16,7 +16,7 @@ from streamlet.bolts.kafka import KafkaBolt
 from streamlet.bolts.kafka.errors import RecordNotMade
 from streamlet.bolts.kafka.record_maker import MadeRecord
 from streamlet.spouts.kafka import JsonScheme, KafkaHosts, KafkaSpout, SpoutConfig
-from streamlet.testing import TopologyTester
+from streamlet.testing import BoltTester, TopologyTester
 
 NOBODY = "127.0.0.1:9"
 
@@ -157,5 +157,7 @@ def test_what_is_no_writing_bolt_is_refused_in_words() -> None:
             test.written("enrich")
         with pytest.raises(BadInput, match="no component 'nosuch'"):
             test.written("nosuch")
+    with pytest.raises(BadInput, match=r"KafkaBolt writes to Kafka.*TopologyTester\(YourTopology"):
+        BoltTester(Enriching.out)
     with pytest.raises(BadInput, match=r"out is a bolt.*written\('out'\)"):
         TopologyTester(Enriching, {"orders": [], "out": []})
