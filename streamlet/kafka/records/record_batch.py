@@ -38,6 +38,7 @@ _HEADER_SIZE = HEADER.size
 _LEAST_LENGTH = HEADER.size - LENGTH_END
 _CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
+DELETE_HORIZON = 0x40
 TRANSACTIONAL = 0x10
 CONTROL_BATCH = 0x20
 
@@ -108,7 +109,8 @@ def first_time_ms(data: bytes | memoryview) -> int:
     if len(data) < _HEADER_SIZE or data[_MAGIC_AT] != 2:
         return -1
     header = parse_header(data, 0)
-    return header.max_timestamp if header.attributes & LOG_APPEND_TIME else header.base_timestamp
+    # With a delete horizon (KIP-534) the base is that horizon, which lies in the future.
+    return header.max_timestamp if header.attributes & (LOG_APPEND_TIME | DELETE_HORIZON) else header.base_timestamp
 
 
 # Base offset, length, leader epoch, magic, last offset delta, record count: one unpack for each batch.

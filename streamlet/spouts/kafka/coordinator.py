@@ -658,6 +658,8 @@ class StaticCoordinator(PartitionCoordinator):
         super().__post_init__()
         self._known_as: dict[int, Broker | None] = {}
         self._unreachable: dict[Partition, tuple[float, float]] = {}
+        self._denied = False
+        """Whether a broker of the list has said, while a partition was opened, that it does not lead."""
 
     def _first_refresh(self) -> Steps[FoundTopics]:
         written = _one((yield from self._reader.get_current_brokers()))
@@ -684,14 +686,16 @@ class StaticCoordinator(PartitionCoordinator):
         self._check_numbers(mine_written, info)
         for partition, mine in self._leaders.items():
             leader = info.get_broker_for(partition.number)
-            # The cluster may spell the broker's address otherwise. Once the broker of the list has answered as the
-            # leader, the spelling of the first refresh names the same broker.
-            alias = None if partition in self._opening else self._known_as.get(partition.number)
+            # The cluster may spell the broker's address otherwise. Unless the broker of the list denies that it leads,
+            # the spelling of the first refresh names the same broker.
+            unsure = self._denied and partition in self._opening
+            alias = None if unsure else self._known_as.get(partition.number)
             if leader is None:
                 self.refresh()
             elif mine is not None and leader not in (mine, alias):
                 raise StaticLeaderMoved(partition, mine, leader)
         # The same broker may lead under the next epoch, after an election that it won: take the epochs, keep the list.
+        self._denied = False
         kept = replace(mine_written, topic_id=info.topic_id, leader_epochs=info.leader_epochs)
         super()._apply(kept, first=False)
 
@@ -699,6 +703,7 @@ class StaticCoordinator(PartitionCoordinator):
         super()._poll_openings()
         if self._opening and isinstance(self._opener.last_error, NotLeaderOrFollower):
             self._opener.last_error = None
+            self._denied = True
             self.refresh()
         if self._opening:
             self._refresh_if_due(self._clock.monotonic())

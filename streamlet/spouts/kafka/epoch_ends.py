@@ -66,6 +66,10 @@ class EpochEnds:
             return None
         return end
 
+    def forget(self, partition: Partition) -> None:
+        """Forget since when a newer leader is awaited: an opening or a reset is over."""
+        self._behind.pop(partition, None)
+
     def _await_leader(self, partition: Partition, known: int, epoch: int) -> None:
         """Raise LeadersBehind while a newer leader may be heard of."""
         # Rule: ask no older leader. It would answer that it knows no such epoch, and a whole log would be taken for

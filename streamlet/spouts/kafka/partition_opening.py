@@ -171,11 +171,32 @@ def _loss_in_words(partition: Partition, offset: int, decision: StartDecision) -
         "leader election, or a cluster restored from a backup).",
         Reason.DIVERGED: f"what the log holds from offset {decision.offset} on is not what was read there. Its end "
         f"{decision.lost} was truncated (an unclean leader election) and is written again by another leader.",
-        Reason.NO_COMMON_EPOCH: "the record before it was written under a newer leader epoch than the log knows: it is "
-        "another log (a cluster restored from a backup, or a topic created again). What was not read of the old one is "
-        "gone.",
+        Reason.NO_COMMON_EPOCH: "the record before it was written under a newer leader epoch than the log knows, "
+        "and no newer leader was found. It is another log (a cluster restored from a backup, or a topic created "
+        "again), whose old one is gone with what was not read of it; or that of a broker which is cut off from the "
+        "others: then start again once it is not.",
     }[decision.reason]
     return f"{where} reading should go on at offset {offset}, but {what}"
+
+
+def _stored_lost(partition: Partition, offset: int, decision: StartDecision, where: str) -> OffsetsLost:
+    return OffsetsLost(
+        partition,
+        decision.lost,
+        f"{_loss_in_words(partition, offset, decision)} The offset is kept in {where}. "
+        f"Set fail_on_data_loss=False to go on at offset {decision.offset} and have the loss logged and "
+        "counted, or set ignore_stored_offset=True to begin at start_offset.",
+    )
+
+
+def _start_lost(partition: Partition, offset: int, decision: StartDecision, bounds: LogBounds) -> OffsetsLost:
+    return OffsetsLost(
+        partition,
+        decision.lost,
+        f"Topic {partition.topic!r}, partition {partition.number}: start_offset says {offset}, and a read can "
+        f"begin from {bounds.start} (the first record there is) to {bounds.end} (the end of the log). Correct "
+        f"it, or set fail_on_data_loss=False to begin at {decision.offset}.",
+    )
 
 
 class PartitionOpener:
@@ -247,20 +268,25 @@ class PartitionOpener:
         attempt_at: Callable[[Connection], Steps[T]],
         not_yet: Callable[[StreamletError], None],
     ) -> Steps[T]:
-        for attempt in itertools.count(1):
-            broker = look.leader()
-            if broker is not None:
-                try:
-                    return (yield from attempt_at(self._connections.register(partition, broker)))
-                except StreamletError as error:
-                    if not error.retriable:
-                        raise
-                    self.last_error = error
-                    not_yet(error)
-                    # Not where a broker is away: one that restarts leads as before.
-                    if isinstance(error, LeadersBehind) or (isinstance(error, BrokerError) and error.stale_metadata):
-                        look.again()
-            yield WaitUntil(self._clock, RETRY.delay(attempt))
+        try:
+            for attempt in itertools.count(1):
+                broker = look.leader()
+                if broker is not None:
+                    try:
+                        return (yield from attempt_at(self._connections.register(partition, broker)))
+                    except StreamletError as error:
+                        if not error.retriable:
+                            raise
+                        self.last_error = error
+                        not_yet(error)
+                        # Not where a broker is away: one that restarts leads as before.
+                        if isinstance(error, LeadersBehind) or (
+                            isinstance(error, BrokerError) and error.stale_metadata
+                        ):
+                            look.again()
+                yield WaitUntil(self._clock, RETRY.delay(attempt))
+        finally:
+            self._epoch_ends.forget(partition)
         raise AssertionError("unreachable")
 
     def _open_once(
@@ -272,9 +298,12 @@ class PartitionOpener:
         def decide(stored: StoredOffset | None) -> Steps[StartDecision]:
             bounds = yield from self._bounds(partition, connection)
             found.append((stored, bounds))
-            end: int | None = None
-            if stored is not None and bounds.start <= stored.offset <= bounds.end:
-                end = yield from self._epoch_ends.ask(partition, connection, look, stored.leader_epoch)
+            decision = self._decided(partition, stored, bounds, topic_id, appeared, None)
+            # Asked only where it would go on as stored: of another topic, or where the stored offset does not count, no
+            # newer leader can be hoped for.
+            if stored is None or decision.reason is not Reason.STORED:
+                return decision
+            end = yield from self._epoch_ends.ask(partition, connection, look, stored.leader_epoch)
             return self._decided(partition, stored, bounds, topic_id, appeared, end)
 
         decision = yield from self._store.open(partition, connection.broker, topic_id, decide)
@@ -318,10 +347,11 @@ class PartitionOpener:
         )
         begins_elsewhere = stored is None or (config.ignore_stored_offset and stored.topology_id != mine)
         start, stop = config.start_place(partition), config.stop_place(partition)
-        if stored is not None and not begins_elsewhere:
-            self._refuse_loss(partition, stored.offset, decision)
-        elif start.where == OFFSET:
-            self._refuse_start(partition, start.number, decision, bounds)
+        if decision.is_loss and config.fail_on_data_loss:
+            if stored is not None and not begins_elsewhere:
+                raise _stored_lost(partition, stored.offset, decision, self._store.where(partition))
+            if start.where == OFFSET:
+                raise _start_lost(partition, start.number, decision, bounds)
         self._note_cut(partition, decision, bounds, topic_id)
         if stop is None:
             return decision
@@ -356,7 +386,8 @@ class PartitionOpener:
             # gone.
             again = max(bounds.start, min(decision.offset, manager.last_completed_offset()))
             decision = replace(decision, offset=again)
-        self._refuse_loss(partition, position, decision)
+        if decision.is_loss and self._config.fail_on_data_loss:
+            raise _stored_lost(partition, position, decision, self._store.where(partition))
         if decision.reason is Reason.BELOW_START:
             # Open records are neither lost nor fetched again: their values are in memory. Answers at hand go out first.
             self._report_loss(partition, decision, topic_id)
@@ -370,12 +401,12 @@ class PartitionOpener:
             self._note_cut(partition, decision, bounds, topic_id)
             manager.close()
             return None
-        return (yield from self._begun_again(manager, connection, topic_id, decision, bounds))
+        return (yield from self._begun_again(manager, look, topic_id, decision, bounds))
 
     def _begun_again(
         self,
         manager: PartitionManager,
-        connection: Connection,
+        look: LastLook,
         topic_id: str | None,
         decision: StartDecision,
         bounds: LogBounds,
@@ -398,29 +429,16 @@ class PartitionOpener:
             yield from ()
             return decision
 
-        yield from self._store.open(partition, connection.broker, topic_id, as_decided)
+        # Rule: from here on only the store is asked again, for the same decision. The manager reads no more: judged
+        # again, with another answer of the log, it would be told to go on.
+        yield from self._until_answered(
+            partition,
+            look,
+            lambda connection: self._store.open(partition, connection.broker, topic_id, as_decided),
+            lambda error: log.info("%s: where to go on could not be stored yet: %s", partition, error.message),
+        )
         self._report_loss(partition, decision, topic_id)
         return self._manager(partition, decision, bounds, topic_id)
-
-    def _refuse_loss(self, partition: Partition, offset: int, decision: StartDecision) -> None:
-        if decision.is_loss and self._config.fail_on_data_loss:
-            raise OffsetsLost(
-                partition,
-                decision.lost,
-                f"{_loss_in_words(partition, offset, decision)} The offset is kept in {self._store.where(partition)}. "
-                f"Set fail_on_data_loss=False to go on at offset {decision.offset} and have the loss logged and "
-                "counted, or set ignore_stored_offset=True to begin at start_offset.",
-            )
-
-    def _refuse_start(self, partition: Partition, offset: int, decision: StartDecision, bounds: LogBounds) -> None:
-        if decision.is_loss and self._config.fail_on_data_loss:
-            raise OffsetsLost(
-                partition,
-                decision.lost,
-                f"Topic {partition.topic!r}, partition {partition.number}: start_offset says {offset}, and a read can "
-                f"begin from {bounds.start} (the first record there is) to {bounds.end} (the end of the log). Correct "
-                f"it, or set fail_on_data_loss=False to begin at {decision.offset}.",
-            )
 
     def topic_gone(self, partition: Partition, unread: OffsetRange | None) -> None:
         """Count the unread offsets of a topic that is gone; forget the others."""

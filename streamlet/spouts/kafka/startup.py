@@ -537,7 +537,7 @@ class _Start:
         # For the tools that show a group's members and their partitions; nothing else follows from it.
         looking = Activity(reader.get_current_brokers())
         while not looking.poll():
-            if self._clock.monotonic() > self._open_by_s:
+            if self._clock.monotonic() > self._deadline_s:
                 looking.cancel()
                 return ()
             client.poll(START_POLL_S)

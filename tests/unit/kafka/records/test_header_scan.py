@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamlet.kafka.records.record_batch import HEADER, LOG_APPEND_TIME, first_time_ms, scan_headers
+from streamlet.kafka.records.record_batch import DELETE_HORIZON, HEADER, LOG_APPEND_TIME, first_time_ms, scan_headers
 
 
 def batch(base: int, last: int, epoch: int = 0, records: int = 0, magic: int = 2) -> bytes:
@@ -45,7 +45,7 @@ def test_a_negative_record_count_counts_as_none() -> None:
 
 
 def test_the_time_of_the_first_batch_is_its_producers_or_its_brokers() -> None:
-    for attributes, found in ((0, 5), (LOG_APPEND_TIME, 9)):
+    for attributes, found in ((0, 5), (LOG_APPEND_TIME, 9), (DELETE_HORIZON, 9)):
         data = HEADER.pack(0, HEADER.size - 12, 0, 2, 0, attributes, 0, 5, 9, -1, -1, -1, 1)
         assert first_time_ms(memoryview(data)) == found
     assert first_time_ms(b"") == first_time_ms(batch(0, 0, magic=1)) == -1

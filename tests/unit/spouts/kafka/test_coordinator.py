@@ -10,8 +10,13 @@ import pytest
 
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import StreamletError
-from streamlet.kafka.broker_errors import NotLeaderOrFollower, OffsetOutOfRange, TopicAuthorizationFailed
-from streamlet.kafka.errors import Disconnected
+from streamlet.kafka.broker_errors import (
+    FencedLeaderEpoch,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    TopicAuthorizationFailed,
+)
+from streamlet.kafka.errors import BrokerError, Disconnected
 from streamlet.spouts.kafka.activity import Activity, NextPoll, Steps
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import (
@@ -486,6 +491,34 @@ def test_t13_another_spelling_of_the_same_address_is_no_move() -> None:
     rig.poll(3)
     assert rig.later.looks == 2  # type: ignore[attr-defined]
     assert rig.mine() == [P0]
+
+
+@pytest.mark.parametrize(
+    ("error", "goes_on"), [(FencedLeaderEpoch("leads under 5"), True), (NotLeaderOrFollower("no"), False)]
+)
+def test_a_look_while_a_static_partition_is_opened_believes_the_other_spelling_unless_its_broker_denies(
+    error: BrokerError, goes_on: bool
+) -> None:
+    class Refused(Opener):
+        def open(self, partition: Partition, look: LastLook, appeared: bool) -> Steps[Any]:
+            yield NextPoll()
+            self.last_error = error
+            look.again()
+            for _ in range(5):
+                yield NextPoll()
+            return self.made(partition, look.topic_id())
+
+    later = Reader({0: Broker("a.example.org")})
+    rig = Rig(Reader({0: A}, by_position=True), StaticCoordinator, asked_after_failure=later)
+    rig.opener = rig.it._opener = Refused()  # type: ignore[assignment]
+    if goes_on:
+        rig.start()
+        rig.poll(3)
+        assert rig.mine() == [P0]
+    else:
+        with pytest.raises(StaticLeaderMoved):
+            rig.start()
+            rig.poll(3)
 
 
 def test_a_static_partition_the_topic_does_not_have_is_named() -> None:

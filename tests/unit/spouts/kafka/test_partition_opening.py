@@ -72,6 +72,9 @@ def test_an_error_that_a_later_try_mends_is_kept_and_warns_nobody(caplog: pytest
     assert not [row for row in caplog.records if row.levelno > logging.DEBUG]
 
 
+P0 = Partition("t", 0)
+
+
 class MovingLog:
     """A connection to the leader of a log that grows."""
 
@@ -240,6 +243,74 @@ def test_a_loss_found_at_an_opening_is_counted() -> None:
     assert (ledger.position, ledger.counts.lost) == (164, 6)
 
 
+class OtherEpochs(MovingLog):
+    """A log whose leader answers what it is told to."""
+
+    end_of_epoch = -1
+
+    def epoch_end(self, *_: Any) -> Steps[int | None]:
+        yield from ()
+        return self.end_of_epoch
+
+
+class Refusing(Kept):
+    """A store that cannot keep anything for a while."""
+
+    refuses = False
+
+    def open(self, partition: Partition, broker: Any, topic_id: Any, decide: Any) -> Steps[StartDecision]:
+        decision = yield from super().open(partition, broker, topic_id, decide)
+        if self.refuses:
+            raise CoordinatorNotAvailable("Committing for group 'g'")
+        return decision
+
+
+def opener_of(log: MovingLog, store: Any, clock: ManualClock, **settings: Any) -> PartitionOpener:
+    config = SpoutConfig(KafkaHosts("a:9092"), "t", id="g", zk_root="/s", **settings)
+    connections: Any = SimpleNamespace(register=lambda partition, broker: log)
+    scheme, owner = as_scheme(config.scheme), Owner("id", "name")
+    return PartitionOpener(config, scheme, owner, connections, store, clock, lambda: 0.5, until_caught_up=False)
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "settings", "where"),
+    [("old", {"fail_on_data_loss": False}, 0), ("new", {"ignore_stored_offset": True}, 0)],
+    ids=["a topic made again", "an offset that does not count"],
+)
+def test_no_newer_leader_is_waited_for_where_the_stored_offset_is_not_gone_on_from(
+    topic_id: str, settings: dict[str, Any], where: int
+) -> None:
+    log, stored = OtherEpochs(), StoredOffset(50, "before", topic_id, leader_epoch=5)
+    opener = opener_of(log, Kept(log, stored), ManualClock(), **settings)
+    opening = Activity(opener.open(P0, LastLook(lambda: Broker("a"), lambda: "new", lambda: 0), False))
+    assert opening.poll()
+    assert opening.take().ledger.position == where
+
+
+def test_a_reset_that_cannot_be_stored_is_stored_later_and_judged_once() -> None:
+    """Its manager reads no more by then: judged again, with a newer leader, it would go on, and nobody would read."""
+    clock, log, epoch = ManualClock(), OtherEpochs(), [5]
+    log.end_of_epoch = 100
+    store = Refusing(log, StoredOffset(50, "id", leader_epoch=5))
+    opener = opener_of(log, store, clock, fail_on_data_loss=False)
+    look = LastLook(lambda: Broker("a"), leader_epoch=lambda: epoch[0])
+    opening = Activity(opener.open(P0, look, False))
+    assert opening.poll()
+    manager = opening.take()
+    epoch[0], log.end_of_epoch, store.refuses = 3, -1, True
+    manager.validate()
+    reset = Activity(opener.reset(manager, look))
+    for _ in range(150):
+        assert not reset.poll()
+        clock.advance(0.1)
+    assert manager.ending
+    epoch[0], log.end_of_epoch, store.refuses = 6, 100, False
+    clock.advance(1.0)
+    assert reset.poll()
+    follower = reset.take()
+    assert follower is not None and follower.ledger.position == 0 and follower.wants_fetch()
+
+
 # -- attempts: each opens partitions again -----------------------------------------------------------------------------
 
 
@@ -294,7 +365,6 @@ class Attempts:
         return self.done(self.opener.reset(manager, self.look))
 
 
-P0 = Partition("t", 0)
 BOUNDED = [{"stop_offset": "latest"}, {"until_caught_up": True}]
 
 
