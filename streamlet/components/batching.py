@@ -95,10 +95,12 @@ class BatchingBolt(Bolt):
             raise failures[-1]
 
     def _failed(self, key: Any, tups: list[Tuple], error: BaseException) -> BatchFailed:
-        for tup in tups if self._fails_batches else ():
-            self.fail(tup, error)
+        # Those without a tree in any case: nobody would settle them later, and only their failure is counted.
+        for tup in tups:
+            if self._fails_batches or not tup.root:
+                self.fail(tup, error)
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        then = _what_follows(tups) if self._fails_batches else "auto_fail is off: they are open"
+        then = _what_follows(tups, self._fails_batches)
         failed = BatchFailed(
             f"{self.component_name} (task {self.task_id}) raised {type(error).__name__} at {frame.filename}:"
             f"{frame.lineno} in process_batch, on {len(tups)} tuple(s) of key {key!r:.80}: {error}. {then}; the bolt "
@@ -137,13 +139,15 @@ class BatchingBolt(Bolt):
         vars(self).update(emit=emit, emit_many=emit_many, auto_ack=False, auto_anchor=False)
 
 
-def _what_follows(tups: Sequence[Tuple]) -> str:
-    """Return what it means for tuples that they have failed."""
+def _what_follows(tups: Sequence[Tuple], fails: bool) -> str:
+    """Return what it means for tuples that their batch raised. ``fails``: the tracked ones fail, too."""
     untracked = sum(not tup.root for tup in tups)
     if not untracked:
-        return "They have failed, and their spouts were told"
+        return "They have failed, and their spouts were told" if fails else "auto_fail is off: they are open"
     if untracked == len(tups):
         return "They are not tracked, so no spout hears of them and nobody sends them again"
+    if not fails:
+        return f"auto_fail is off: they are open, but {untracked} of them are not tracked, so nobody sends those again"
     return f"They have failed; {untracked} of them are not tracked, so nobody sends those again"
 
 

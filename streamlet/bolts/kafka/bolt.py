@@ -137,7 +137,7 @@ class KafkaBolt(Bolt):
     def wiring_problems(
         cls, kwargs: Mapping[str, Any], sources: Iterable[tuple[str, Sequence[str]]]
     ) -> Iterable[tuple[str, str]]:
-        return wrong_fields(kwargs["bolt_config"], [*sources])
+        yield from wrong_fields(kwargs["bolt_config"], [*sources])
 
     @classmethod
     def exactly_once_problems(cls, kwargs: Mapping[str, Any]) -> Iterable[tuple[str, str]]:

@@ -710,12 +710,18 @@ class BoltTask:
             self.fail(batch, error)
         else:
             self._note_failures(len(batch))
-            self._give_up(settling.open_untracked(batch))
+            self._fail_untracked(batch, error)
             settling.settle_children(batch, self.acks)
             self._hold(batch)
         self._failures_raised += self._failures - before
         self.report(error, batch, self.bolt.process_batch)
         self._end_run(error, self.bolt.process_batch)
+
+    def _fail_untracked(self, batch: Batch, error: BaseException) -> None:
+        cause = cause_of(self.emitter.component, error)
+        for tup in batch.tuples:
+            if not tup.root:
+                self._fail(tup, cause)
 
     def _raised(self, error: BaseException, tup: Tuple) -> None:
         # No longer the present tuple: what the bolt emits from elsewhere must not be anchored to a tree that has
@@ -723,13 +729,13 @@ class BoltTask:
         self._current = None
         self.stats.errors += 1
         before, self._last_error = self._failures, error
-        if self.bolt.auto_fail:
+        # Rule: an untracked tuple that raised has failed, whatever ``auto_fail`` says. It has no time-out that might
+        # settle it, and it counts as given up here: left open, it would count again when the bolt fails or acks it.
+        if self.bolt.auto_fail or not tup.root:
             self.fail(tup, error)
         elif tup.state == OPEN:
             self._note_failures(1)
-            self._give_up(settling.open_untracked(tup))
-            if tup.root:
-                self.held[tup] = self.clock.monotonic()
+            self.held[tup] = self.clock.monotonic()
         self._failures_raised += self._failures - before
         self.report(error, tup, self.bolt.process)
         self._end_run(error, self.bolt.process)

@@ -101,14 +101,38 @@ def test_each_batch_that_fails_at_a_tick_is_told() -> None:
     ],
 )
 def test_what_a_batch_that_raises_means_for_its_tuples_is_said(roots: list[int], said: str) -> None:
-    made = Totals()
+    rig = _raised_at_a_tick(Totals(), roots, said)
+    assert rig.task.stats.given_up == roots.count(0)
+
+
+def _raised_at_a_tick(made: Totals, roots: list[int], said: str) -> Rig:
     made.component_name, made.task_id = "totals", 1
     rig = Rig(made)
     rig.run(*((root, ["bad"]) for root in roots))
     rig.task.tick(1.0)
     ((error, _),) = rig.reported
     assert said in str(error)
-    assert rig.task.stats.given_up == roots.count(0)
+    return rig
+
+
+@pytest.mark.parametrize(
+    ("roots", "said"),
+    [
+        ([7, 8], "auto_fail is off: they are open;"),
+        ([0, 0], "They are not tracked, so no spout hears of them and nobody sends them again;"),
+        ([0, 8], "auto_fail is off: they are open, but 1 of them are not tracked, so nobody sends those again;"),
+    ],
+)
+def test_without_auto_fail_the_untracked_tuples_of_a_batch_that_raises_count_as_given_up(
+    roots: list[int], said: str
+) -> None:
+    """Nobody would ever settle them: a run that lost them would end well."""
+
+    class ByHand(Totals):
+        auto_fail = False
+
+    rig = _raised_at_a_tick(ByHand(), roots, said)
+    assert (rig.task.stats.given_up, rig.fails) == (roots.count(0), [])
 
 
 def test_a_batch_that_is_cancelled_fails_alone() -> None:

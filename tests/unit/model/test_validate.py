@@ -1,13 +1,19 @@
 """Validation: every rule, every problem at once, each with its component and a remedy."""
 
+import inspect
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import pytest
 
 from streamlet import Bolt, Grouping, ReliableSpout, Spout, Stream, StreamId, Topology
 from streamlet.base.errors import SettingError
+from streamlet.bolts.dataframe import DataFrameSink
+from streamlet.bolts.kafka import KafkaBolt
+from streamlet.components.component import Component
 from streamlet.model.spec import ComponentSpec
 from streamlet.model.validate import InvalidTopology, Problem, checked, validate
+from streamlet.spouts.kafka import KafkaSpout
 
 
 class Lines(Spout):
@@ -62,6 +68,15 @@ class NoNextTuple(Spout): ...
 
 class AwaitsProcess(Bolt):
     async def process(self, tup) -> None: ...
+
+
+class Wired(Bolt):
+    def process(self, tup): ...
+
+    @classmethod
+    def wiring_problems(cls, kwargs: Any, sources: Any) -> Iterable[tuple[str, str]]:
+        for name, fields in sources:
+            yield f"{name} has {len(fields)} fields.", "Give it more."
 
 
 class YieldsProcess(Bolt):
@@ -322,6 +337,21 @@ def test_a_hook_of_a_spout_whose_call_runs_none_of_it(name: str) -> None:
     assert name in found.message and "async" in found.message
     own = type("Own", (Lines,), {"given_up": hook, "__module__": "m"})  # no reliable spout: a method of its own
     assert problems(lines=own.spec()) == []
+
+
+@pytest.mark.parametrize("cls", [Bolt, KafkaBolt, DataFrameSink, Spout, KafkaSpout])
+def test_a_hook_that_returns_an_iterable_may_yield(cls: type[Component]) -> None:
+    """Its result is iterated, so it runs: to refuse a generator there would refuse what the documents ask for."""
+    hooks = {name: getattr(cls, name) for name in ("wiring_problems", "exactly_once_problems") if hasattr(cls, name)}
+    assert hooks and all(map(inspect.isgeneratorfunction, hooks.values()))
+    public = {name: at for name, at in inspect.getmembers(cls, callable) if not name.startswith("_")}
+    returns = {name: getattr(at, "__annotations__", {}).get("return", "") for name, at in public.items()}
+    assert {name for name, kind in returns.items() if str(kind).startswith("Itera")} == hooks.keys()
+
+
+def test_what_a_bolt_yields_of_its_wiring_is_told() -> None:
+    lines = Lines.spec()
+    assert only(problems(lines=lines, sums=Wired.spec(inputs=[lines]))).message == "lines has 1 fields."
 
 
 def test_what_stands_where_a_name_belongs() -> None:

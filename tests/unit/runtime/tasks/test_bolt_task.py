@@ -88,6 +88,39 @@ def test_untracked_tuples_that_fail_count_as_given_up_whoever_fails_them(made: B
     assert (rig.task.stats.given_up, rig.task.stats.unreplayed) == (given_up, given_up)
 
 
+class KeepsABatch(Bolt):
+    auto_fail = False
+
+    def process_batch(self, batch: Batch) -> None:
+        KEPT.append(batch)
+        raise ValueError("no")
+
+
+KEPT: list[Any] = []
+
+
+def _keeps(self: Bolt, tup: Tuple) -> None:
+    KEPT.append(tup)
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize("made", [bolt(_keeps, auto_fail=False), KeepsABatch()], ids=["tuples", "batch"])
+@pytest.mark.parametrize("later", ["ack", "fail"])
+def test_an_untracked_tuple_that_raised_counts_once_whatever_the_bolt_does_with_it_later(
+    made: Bolt, later: str
+) -> None:
+    """Without auto_fail, too: no time-out would ever settle it. Tracked ones are open until the bolt says."""
+    KEPT.clear()
+    rig = Rig(made)
+    rig.run((0, ["a"]), (7, ["b"]), (0, ["c"]))
+    stats = rig.task.stats
+    assert (stats.given_up, stats.failed, stats.acked, rig.fails) == (2, 2, 0, [])
+    for kept in KEPT:
+        getattr(rig.task, later)(kept)
+    assert (stats.given_up, stats.unreplayed) == (2, 2)
+    assert (stats.acked, stats.failed) == ((1, 2) if later == "ack" else (0, 3))
+
+
 def test_without_auto_fail_an_exception_leaves_the_tree_open() -> None:
     rig = Rig(bolt(lambda self, tup: 1 / 0, auto_fail=False))
     rig.run((7, [0]))
