@@ -512,9 +512,9 @@ class RunCoordinator:
                 self.beats[worker] = message
                 self.partitions.heard(worker, message.partitions)
                 supervisor.initializing(worker, epoch, message.initializing)
-                supervisor.waiting(worker, epoch, message.wait_s, message.call_s, now)
                 executed = sum(snapshot["executed"] for snapshot in message.tasks.values())
                 supervisor.processed(worker, epoch, executed, now)
+                self._do(supervisor.waiting(worker, epoch, message.wait_s, message.call_s, now))
             case messages.State(drained, caught_up, done, traffic, idle, quiet):
                 self._do(supervisor.state(worker, epoch, drained, caught_up, now, done, traffic, idle, quiet))
             case messages.Ready((kind, host, port), pid):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from copy import deepcopy
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -177,7 +176,7 @@ class ReliableSpout(Spout):
             kept = [*tup]
             for value in kept:
                 if value.__class__ not in flat:
-                    kept = deepcopy(kept)
+                    kept = _copied(kept)
                     break
             # What `Unacked(...)` does, without the call of a function: it pays for the look at the values.
             self.unacked_tuples[tup_id] = make(Unacked, (kept, stream, direct_task, False))
@@ -196,7 +195,7 @@ class ReliableSpout(Spout):
             kept = [[*values] for values in tuples]
             send_many(kept, tup_id, stream)
             waiting.discard(tup_id)
-            self.unacked_tuples[tup_id] = Unacked([*map(_copied, kept)], stream, many=True)
+            self.unacked_tuples[tup_id] = Unacked([*map(_kept, kept)], stream, many=True)
 
         def emit_each(tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> bool:
             rows, ids = tuples if isinstance(tuples, Columns) else [*tuples], [*tup_ids]
@@ -207,12 +206,22 @@ class ReliableSpout(Spout):
             as_set = send_each(rows, ids)
             waiting.difference_update(ids)
             for row, tup_id in zip(rows, ids, strict=True):
-                self.unacked_tuples[tup_id] = Unacked(_copied([*row]), None)
+                self.unacked_tuples[tup_id] = Unacked(_kept([*row]), None)
             return as_set
 
         vars(self).update(emit=emit, emit_many=emit_many, emit_each=emit_each)
 
 
-def _copied(row: list[Any]) -> list[Any]:
+def _kept(row: list[Any]) -> list[Any]:
     """Return a row whose containers are copies: the others of its values nobody can change."""
-    return row if _FLAT.issuperset(map(type, row)) else deepcopy(row)
+    return row if _FLAT.issuperset(map(type, row)) else [*map(_copied, row)]
+
+
+def _copied(value: Any) -> Any:
+    """Copy the containers of a value as they travel: a tuple of any class becomes a list."""
+    # Not `deepcopy`: it calls the class of a value, which may raise for one that has travelled well.
+    if isinstance(value, (list, tuple)):
+        return [*map(_copied, value)]
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return value

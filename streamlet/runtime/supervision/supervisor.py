@@ -143,6 +143,10 @@ class Supervisor:
         self._deadline = 0.0
         self._drain_s = DRAIN_S
         """Seconds that the present drain may take."""
+        self._told_longer = False
+        """Whether the user has read that the drain lasts longer than was told."""
+        self._processed = 0
+        """Tuples that all workers had processed when the end of the drain was last looked at."""
         self._ended_s = self._stopped_s = 0.0
         self._cut: dict[tuple[int, int], int] = {}
         """Pair of workers -> version of the book before which its links are void."""
@@ -357,6 +361,7 @@ class Supervisor:
             return []
         self.ending = reason
         self._ended_s = now
+        self._processed = self._processed_by_all()
         self._deadline = self._drained_by(now)
         # Nothing has flowed yet, so nothing is to be drained, and workers that still start could not answer.
         if not self.began:
@@ -387,20 +392,38 @@ class Supervisor:
         # Workers work side by side, but the last tuple may have to go through a call in each of them.
         return max((worker.wait_s for worker in up), default=0.0) + sum(worker.call_s for worker in up)
 
-    def waiting(self, index: int, epoch: int, wait_s: float, call_s: float, now: float) -> None:
+    def waiting(self, index: int, epoch: int, wait_s: float, call_s: float, now: float) -> list[Instruction]:
         """Note how much work waits in a worker.
 
-        In seconds; ``call_s``: one call of its slowest bolt.
+        In seconds; ``call_s``: one call of its slowest bolt. Call it after ``processed``.
         """
         worker = self.workers[index]
         if worker.epoch != epoch:
-            return
+            return []
         worker.wait_s, worker.call_s = wait_s, call_s
         # Rule: a drain at the end of a run's time is made longer by what is found to wait in it. What was emitted just
         # before the end is in no worker's news yet. After Ctrl-C the time is kept: it was told to the user.
-        if wait_s > 0 and self.ending == "time" and not self._stopping and self.limits.drain_s is None:
-            most = self._ended_s + self.limits.timeout_s
-            self._deadline = max(self._deadline, min(now + _with_margin(self._work_left_s()), most))
+        if wait_s <= 0 or self.ending != "time" or self._stopping or self.limits.drain_s is not None:
+            return []
+        # Only while tuples are processed: a bolt that stands still would keep the run up to the message time-out.
+        before, self._processed = self._processed, self._processed_by_all()
+        if self._processed == before:
+            return []
+        most = self._ended_s + self.limits.timeout_s
+        self._deadline = max(self._deadline, min(now + _with_margin(self._work_left_s()), most))
+        return self._tell_longer_drain()
+
+    def _processed_by_all(self) -> int:
+        return sum(worker.processed for worker in self.workers.values())
+
+    def _tell_longer_drain(self) -> list[Instruction]:
+        """Tell once that a drain lasts longer than was told."""
+        length_s = math.ceil(self._deadline - self._ended_s)
+        if self._told_longer or length_s <= self._drain_s:
+            return []
+        self._told_longer = True
+        text = f"Draining for longer, for about {length_s} s in all: more work was found to be under way."
+        return [TellUser("info", text)]
 
     def processed(self, index: int, epoch: int, tuples: int, now: float) -> None:
         """Note a worker's count of processed tuples. While it grows, a run that has caught up goes on draining."""

@@ -98,8 +98,11 @@ def test_work_that_is_found_only_while_a_run_drains_makes_the_drain_longer(
     """What was emitted just before the time was over; not after Ctrl-C, when the user was told how long it takes."""
     supervisor = running(limits=Limits(drain_s=drain_s, silent_s=100.0))
     supervisor.end(reason, 10.0)
-    supervisor.waiting(1, 1, 10.0, 0.0, 10.5)
-    supervisor.waiting(1, 1, 9.5, 0.0, 11.0)
+    told = []
+    for second, wait_s in ((10.5, 10.0), (11.0, 9.5)):
+        supervisor.processed(1, 1, int(2 * second), second)
+        told += supervisor.waiting(1, 1, wait_s, 0.0, second)
+    assert told == ([LONGER] if until > 14 else []), "once"
     assert supervisor.tick(until - 0.1) == []
     assert supervisor.tick(until) != []
 
@@ -108,9 +111,27 @@ def test_work_that_is_found_while_a_run_drains_is_waited_for_no_longer_than_the_
     supervisor = running(limits=Limits(silent_s=100.0))
     supervisor.end("time", 10.0)
     for second in range(29):
+        supervisor.processed(1, 1, 1 + second, 10.0 + second)
         supervisor.waiting(1, 1, 500.0, 1.0, 10.0 + second)
     assert supervisor.tick(39.9) == []
     assert supervisor.tick(40.0) == [Close(clean=True)]
+
+
+def test_a_drain_is_made_no_longer_for_bolts_that_stand_still() -> None:
+    """A call that hangs, or a sink that rests: what waits for it gets no less."""
+    supervisor = running(limits=Limits(silent_s=100.0))
+    supervisor.processed(1, 1, 70, 9.0)
+    supervisor.waiting(1, 1, 10.0, 0.0, 9.0)
+    supervisor.end("time", 10.0)
+    for second in range(1, 16):
+        supervisor.processed(1, 1, 71, 10.0 + second)  # one was done before it stood still
+        assert supervisor.waiting(1, 1, 10.0, 0.0, 10.0 + second) == ([LONGER] if second == 1 else [])
+        assert supervisor.tick(10.0 + second) == []
+    assert supervisor.tick(26.9) == []
+    assert supervisor.tick(27.0) == [Close(clean=True)]
+
+
+LONGER = TellUser("info", "Draining for longer, for about 17 s in all: more work was found to be under way.")
 
 
 @pytest.mark.parametrize("waited_s", [1.0, 12.5])
