@@ -601,10 +601,10 @@ def _sources_of(spec: ComponentSpec, given: Sequence[str] | Mapping[str, Sequenc
     found: dict[str, dict[str, Sequence[str] | None]] = {}
     for source, _ in input_pairs(spec.inputs):
         line = source.spec if isinstance(source, OutputRef) else source
-        if line is spec:
-            continue  # its own stream: it cannot be given
         fields: Sequence[str] | None = None
         name = source.component if isinstance(source, StreamId) else source
+        if line is spec or (not isinstance(line, ComponentSpec) and as_name(name) == _name_of(spec)):
+            continue  # its own stream: it cannot be given
         if isinstance(line, ComponentSpec):
             name = _name_of(line)
             outputs = line.outputs if line.outputs is not None else getattr(line.cls, "outputs", None)

@@ -828,3 +828,23 @@ def test_a_wait_in_vain_names_what_is_open() -> None:
             pooling.wait(0.1)
         with pytest.raises(BadInput, match="a number of seconds"):
             pooling.wait("long")  # type: ignore[arg-type]
+
+
+def test_a_line_that_reads_its_own_stream_is_tested_by_its_other_inputs() -> None:
+    class Numbers(Spout):
+        outputs: ClassVar[Any] = ["n"]
+
+    class Down(Bolt):
+        outputs: ClassVar[Any] = ["n"]
+
+        def process(self, tup: Tuple) -> None:
+            if tup.values[0] > 0:
+                self.emit([tup.values[0] - 1])
+
+    class Loop(Topology):
+        numbers = Numbers.spec()
+        down = Down.spec(inputs=[numbers, "down"])
+
+    with BoltTester(Loop.down) as down:
+        down.give([2])
+        assert down.emitted()[0] == [1]

@@ -78,9 +78,14 @@ def classic_thread(
     assignors: Mapping[str, PartitionAssignor],
     wake_consumer: Callable[[], None],
     clock: Clock,
+    *,
+    join_told_s: float = JOIN_TOLD_S,
 ) -> GroupThread[Protocols]:
-    """Return the thread of a classic membership, not started."""
-    return GroupThread(config, ClassicGroup(config, membership, assignors, clock), wake_consumer, clock)
+    """Return the thread of a classic membership, not started.
+
+    ``join_told_s``: seconds after which the log says what a join waits for; infinity: never.
+    """
+    return GroupThread(config, ClassicGroup(config, membership, assignors, clock, join_told_s), wake_consumer, clock)
 
 
 class ClassicGroup:
@@ -89,7 +94,12 @@ class ClassicGroup:
     # Long: a request and an answer for each action of `Membership`, and the leader's sharing out.
 
     def __init__(
-        self, config: ConsumerConfig, membership: Membership, assignors: Mapping[str, PartitionAssignor], clock: Clock
+        self,
+        config: ConsumerConfig,
+        membership: Membership,
+        assignors: Mapping[str, PartitionAssignor],
+        clock: Clock,
+        join_told_s: float = JOIN_TOLD_S,
     ) -> None:
         self._config = config
         self.membership = membership
@@ -105,6 +115,7 @@ class ClassicGroup:
         self._share: Share | None = None
         self._joins, self._share_by_s = 0, 0.0
         """Number of the last join, and the latest time to share out."""
+        self._join_told_s = join_told_s
         self._tell_join_s = math.inf
         """When to say that the join takes long: once for each. Infinity: never."""
         self._counts: dict[str, int] = {}
@@ -185,7 +196,7 @@ class ClassicGroup:
             protocols=tuple(JoinGroupProtocol(name=name, metadata=data) for name, data in action.protocols),
         )
         self._joins += 1
-        self._tell_join_s = self._clock.monotonic() + JOIN_TOLD_S
+        self._tell_join_s = self._clock.monotonic() + self._join_told_s
         answered = supervised(partial(self._join_answered, self._joins), self._note_error)
         self.client.send(request, self._coordinator, self._rebalance_limit_s).add_listener(answered)
 
@@ -193,11 +204,11 @@ class ClassicGroup:
         # A warning, for a program that configures no logging shows no less, and its user looks at a silent consumer.
         self._tell_join_s = math.inf
         _log.warning(
-            "group %r: joining it has taken %g s, and no records come meanwhile. The coordinator waits for the other "
-            "members: for one that died without leaving until its session ends (session_timeout_ms, %g s in this "
+            "group %r: joining it has taken %g s, and no new partitions come meanwhile. The coordinator waits for the "
+            "other members: for one that died without leaving until its session ends (session_timeout_ms, %g s in this "
             "consumer), for one that works on records until its next poll (max_poll_interval_ms, %g s).",
             self._config.group_id,
-            JOIN_TOLD_S,
+            self._join_told_s,
             self._config.session_timeout_ms / 1000,
             self._config.max_poll_interval_ms / 1000,
         )

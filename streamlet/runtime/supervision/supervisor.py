@@ -56,6 +56,9 @@ DRAIN_S = 4.0
 DRAIN_FACTOR, DRAIN_MORE_S = 1.5, 1.0
 """A drain may take so many times what the queues are estimated to take, and these seconds more."""
 
+LONGER, LONGER_S = 1.5, 2.0
+"""A drain is told again when it lasts so many times as long as told, and so many seconds more."""
+
 IDLE_DRAIN_S = 30.0
 """Seconds without a processed tuple that end the drain of a run that has caught up, unless a setting says otherwise."""
 
@@ -143,8 +146,8 @@ class Supervisor:
         self._deadline = 0.0
         self._drain_s = DRAIN_S
         """Seconds that the present drain may take."""
-        self._told_longer = False
-        """Whether the user has read that the drain lasts longer than was told."""
+        self._told_s = 0.0
+        """Seconds of the present drain that the user has read of, or need not read of."""
         self._processed = 0
         """Tuples that all workers had processed when the end of the drain was last looked at."""
         self._ended_s = self._stopped_s = 0.0
@@ -417,11 +420,11 @@ class Supervisor:
         return sum(worker.processed for worker in self.workers.values())
 
     def _tell_longer_drain(self) -> list[Instruction]:
-        """Tell once that a drain lasts longer than was told."""
-        length_s = math.ceil(self._deadline - self._ended_s)
-        if self._told_longer or length_s <= self._drain_s:
+        """Tell that a drain lasts much longer than was told."""
+        length_s, told_s = math.ceil(self._deadline - self._ended_s), max(self._told_s, self._drain_s)
+        if length_s <= max(LONGER * told_s, told_s + LONGER_S):
             return []
-        self._told_longer = True
+        self._told_s = length_s
         text = f"Draining for longer, for about {length_s} s in all: more work was found to be under way."
         return [TellUser("info", text)]
 

@@ -201,7 +201,8 @@ def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, uns
     again = f" ({unsaid} more since the last report)" if unsaid else ""
     if isinstance(error, StreamletError):
         at = place(error)
-        return f"{text_of(error)}{'' if not at or _below(at, _OURS) else f' It was raised at {at}.'}{again}"
+        text = text_of(error)
+        return text + again if not at or _below(at, _OURS) else f"{text.rstrip('.')}. It was raised at {at}.{again}"
     where = place(error, defined)
     at = f" at {where}" if where else ""
     what = f" on a tuple from {tup.component}" if tup is not None else _call_text(defined)

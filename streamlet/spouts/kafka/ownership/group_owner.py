@@ -12,6 +12,7 @@ by itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -86,7 +87,12 @@ class GroupOwner:
         )
         self._quick_until_s = float("inf")
         self._thread = classic_thread(
-            config, self._membership, {NewestRunAssignor.name: NewestRunAssignor()}, self._heard, clock
+            config,
+            self._membership,
+            {NewestRunAssignor.name: NewestRunAssignor()},
+            self._heard,
+            clock,
+            join_told_s=math.inf,  # the start itself says what it waits for
         )
         self._thread.start()
         self._join()

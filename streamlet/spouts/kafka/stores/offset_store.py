@@ -145,7 +145,7 @@ def first_position(decision: StartDecision, node: OffsetNode | None, broker: Bro
     """Return the position that a claim stores."""
     # The leader epoch belongs to the record before the stored offset, so it is kept with that offset only; and of this
     # log: in another one that begins at the same offset it would be missed at each start.
-    if node is not None and decision.reason is Reason.STORED and node.stored.offset == decision.offset:
+    if node is not None and decision.reason not in OTHER_LOG and node.stored.offset == decision.offset:
         return CommitPosition(decision.offset, node.stored.leader_epoch, broker, decision.stop)
     return CommitPosition(decision.offset, broker=broker, stop=decision.stop)
 

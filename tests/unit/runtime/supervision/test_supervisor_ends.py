@@ -125,10 +125,23 @@ def test_a_drain_is_made_no_longer_for_bolts_that_stand_still() -> None:
     supervisor.end("time", 10.0)
     for second in range(1, 16):
         supervisor.processed(1, 1, 71, 10.0 + second)  # one was done before it stood still
-        assert supervisor.waiting(1, 1, 10.0, 0.0, 10.0 + second) == ([LONGER] if second == 1 else [])
+        assert supervisor.waiting(1, 1, 10.0, 0.0, 10.0 + second) == []  # a second more than was told is not told
         assert supervisor.tick(10.0 + second) == []
     assert supervisor.tick(26.9) == []
     assert supervisor.tick(27.0) == [Close(clean=True)]
+
+
+def test_a_drain_that_lasts_much_longer_than_was_told_is_told_each_time() -> None:
+    supervisor = running(limits=Limits(silent_s=100.0))
+    supervisor.end("time", 10.0)
+    told = []
+    for second, wait_s in enumerate((2.0, 10.0, 10.0, 20.0), 11):
+        supervisor.processed(1, 1, second, float(second))
+        told += [one.text for one in supervisor.waiting(1, 1, wait_s, 0.0, float(second)) if isinstance(one, TellUser)]
+    assert [text.split(" in all")[0] for text in told] == [
+        "Draining for longer, for about 18 s",
+        "Draining for longer, for about 30 s",
+    ]
 
 
 LONGER = TellUser("info", "Draining for longer, for about 17 s in all: more work was found to be under way.")

@@ -118,6 +118,13 @@ def test_a_value_that_cannot_travel_is_told_with_the_line_that_emits_it(run: Run
     assert "field 'v', at ['a'], is a set" in told and f"It was raised at {file}:{SINK + 2}." in told
 
 
+def test_a_line_of_the_log_is_made_of_whole_sentences(run: Run) -> None:
+    """Also where a text of the user's, raised as one of ours, ends without a stop."""
+    text = "from streamlet.base.errors import BadInput; raise BadInput('no such user')"
+    file, told = run(sink=f"def process(self, tup):\n        {text}")
+    assert f"no such user. It was raised at {file}:{SINK + 1}." in told
+
+
 def test_what_a_reliable_spout_refuses_is_located_at_the_users_emit(run: Run) -> None:
     """Not in streamlet's own ReliableSpout."""
     file, told = run(spout="def initialize(self, conf, context):\n        self.emit([7])")

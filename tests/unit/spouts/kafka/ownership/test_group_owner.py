@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,10 @@ SESSION_S = 10.0
 class PlayedThread:
     """Stands for the group's thread: joins are noted, news is what the test tells."""
 
-    def __init__(self, config: Any, membership: Any, assignors: Any, heard: Callable[[], None], clock: Any) -> None:
+    def __init__(
+        self, config: Any, membership: Any, assignors: Any, heard: Callable[[], None], clock: Any, *, join_told_s: float
+    ) -> None:
+        assert join_told_s == math.inf, "the start says what it waits for"
         self.membership, self.heard = membership, heard
         self.joins: list[Claim] = []
         self.news: list[News] = []
