@@ -12,7 +12,7 @@ from streamlet.components.tuples import TICK_STREAM, Tuple, TupleId
 from streamlet.model.spec import BOLT, ComponentSpec
 
 KeptInTests = Callable[[Batch], tuple[list[Any], Mapping[int, Exception]]]
-"""From a batch to what would be written of it, and the errors of tuples by their place."""
+"""Makes what a bolt would write for a batch, and the errors of tuples by their place."""
 
 
 class Bolt(Component):

@@ -271,7 +271,7 @@ def open_session(
             opening.abandon()
             raise Cancelled
     if opening.error is not None:
-        # With its type: by that `explain_start` tells an error of Python's from what Spark prints.
+        # Rule: name the type of an error. By that `explain_start` finds Python's own among the lines that Spark prints.
         said = f"{type(opening.error).__name__}: {opening.error}\n{opening.log_tail()}"
         opening.abandon()
         raise BadInput(

@@ -57,7 +57,7 @@ DRAIN_FACTOR, DRAIN_MORE_S = 1.5, 1.0
 """A drain may take so many times what the queues are estimated to take, and these seconds more."""
 
 LONGER, LONGER_S = 1.5, 2.0
-"""A drain is told again when it lasts so many times as long as told, and so many seconds more."""
+"""Times the length that was told, and seconds more: a drain that lasts for longer than both is told again."""
 
 IDLE_DRAIN_S = 30.0
 """Seconds without a processed tuple that end the drain of a run that has caught up, unless a setting says otherwise."""

@@ -87,7 +87,7 @@ class TaskStats:
         """How much of a counter is tuples about epochs, which nobody is shown."""
 
     def set_apart(self, counter: str, count: int) -> None:
-        """Take tuples about epochs out of what ``snapshot`` shows of a counter."""
+        """Leave tuples about epochs out of a counter that ``snapshot`` shows."""
         # Rule: a user compares these counters with the records of a topic. The counters themselves keep them: the
         # window and the census of trees go by all that is under way.
         if count:
@@ -107,7 +107,7 @@ class TaskStats:
 
     def snapshot(self) -> Mapping[str, Any]:
         """Return all as plain data, for the heartbeat."""
-        # Read first: what comes in between may be seen one too many, but never as a number below zero.
+        # On the loop's thread, as all that counts: between its calls both numbers belong together.
         apart = self.of_epochs.copy()
         return {
             **{name: getattr(self, name) - apart.get(name, 0) for name in (*COUNTERS, *GAUGES)},
@@ -137,9 +137,9 @@ def component_rows(topology: TopologySpec, snapshots: Iterable[tuple[str, Mappin
     """
     sums = {component.name: TaskStats().snapshot() for component in topology.components}
     for name, snapshot in snapshots:
-        # Rule: not before the numbers are shown. What failed and may still be replayed is no part of what is final: the
-        # counters of a worker that died have the latter alone, for its replacement reads the rest again. A spout that
-        # keeps no count of its own has given up whatever failed and was not acked since.
+        # Rule: take the larger of the two only where numbers are shown. A failure that may still be replayed is not
+        # final, and the counters of a worker that died keep the final ones alone: its replacement reads the rest again.
+        # Of a spout that keeps no count, each failure that was not acked since has been given up.
         given_up = max(snapshot["unreplayed"], snapshot["given_up"])
         sums[name] = merged(sums[name], {**snapshot, "given_up": given_up})
     return [

@@ -77,18 +77,28 @@ def _copy(value: Any, depth: int) -> Any:
 # A second walk, after the error: the copy of a value that can travel pays nothing for it.
 def _path_to_fault(value: Any) -> str:
     """Return ``['country'][0]``, the way to a value that cannot travel; empty: the value itself, or too deep."""
-    path = ""
-    for _ in range(MAX_DEPTH):
-        parts: Iterable[tuple[Any, Any]] = ()
-        if value.__class__ is dict:
-            parts = value.items()
-        elif isinstance(value, (list, tuple)):
-            parts = enumerate(value)
-        step = next(((key, part) for key, part in parts if not _travels(part)), None)
-        if step is None:
-            return path
-        path, value = f"{path}[{step[0]!r:.80}]", step[1]
-    return ""
+    return _fault_below(value, 0) or ""
+
+
+def _fault_below(value: Any, depth: int) -> str | None:
+    """Return the way to the first fault; None: there is none, as far as it is looked for."""
+    parts: Iterable[tuple[Any, Any]]
+    if value.__class__ is dict:
+        parts = value.items()
+    elif isinstance(value, (list, tuple)):
+        parts = enumerate(value)
+    else:
+        return None if _travels(value) else ""
+    if depth > MAX_DEPTH:
+        return None
+    for key, part in parts:
+        # Before it is shown: the text of a key of any other kind is made by code of the user's, which may raise.
+        if not _may_be_key(key):
+            return ""
+        below = _fault_below(part, depth + 1)
+        if below is not None:
+            return f"[{key!r:.80}]{below}"
+    return None
 
 
 def _travels(value: Any) -> bool:
@@ -99,8 +109,12 @@ def _travels(value: Any) -> bool:
     return True
 
 
+def _may_be_key(key: Any) -> bool:
+    return key.__class__ in PLAIN or (key.__class__ is int and INT_MIN <= key <= INT_MAX)
+
+
 def _key(key: Any) -> Any:
-    if key.__class__ in PLAIN or (key.__class__ is int and INT_MIN <= key <= INT_MAX):
+    if _may_be_key(key):
         return key
     raise ValueError(f"is a dict with a key of type {key.__class__.__qualname__}")
 

@@ -198,7 +198,7 @@ class ReadBuffer:
 
     def time_ms_at(self, offset: int) -> float | None:
         """Return about the time of a record, or of the one before; None: not known."""
-        # What is not unpacked may wait for long, and be far younger than what came before: its header tells.
+        # A batch that waits to be unpacked may be far younger than the records before it: its header has its time.
         for answer in reversed(self._fetched):
             if self._batch_end <= answer.first_offset <= offset:
                 return answer.time_ms if answer.time_ms >= 0 else None
@@ -234,7 +234,7 @@ class ReadBuffer:
                 return True
             self._fetched.popleft()
             self.size_bytes -= answer.size_bytes
-            # What is gone from the log is passed whole. Who has found it counts it (`PartitionOpener`).
+            # Pass all that is gone from the log. `PartitionOpener`, which finds a loss, counts it.
             self._ledger.pass_to(answer.next_offset if answer.lost else self._limited(answer.next_offset))
         return False
 

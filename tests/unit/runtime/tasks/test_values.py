@@ -166,3 +166,12 @@ def test_numbers_hash_by_value(number: Any) -> None:
             assert key_hash([other]) == key_hash([number])
     if isinstance(number, float) and number.is_integer() and INT_MIN <= number <= INT_MAX:
         assert key_hash([int(number)]) == key_hash([number])
+
+
+def test_a_key_whose_text_cannot_be_made_is_told_by_its_type() -> None:
+    class Shy:
+        def __repr__(self) -> str:
+            raise RuntimeError("no text")
+
+    with pytest.raises(ValueCannotTravel, match=r"is a dict with a key of type .*Shy"):
+        travelling([{"a": [{Shy(): 1}]}], "count", "default", ("v",))
