@@ -196,7 +196,8 @@ class KafkaBrokerReader:
             response = yield from answer_to(self._client.send(MetadataRequest(topics=None)))
         except KafkaError:
             return []
-        return [topic.name for topic in response.topics if topic.name and not topic.error_code]
+        # Not its own: a broker that is asked later may know a topic that is just being made.
+        return [one.name for one in response.topics if one.name and one.name != self._topic and not one.error_code]
 
 
 class KafkaTopicsReader:
