@@ -68,15 +68,16 @@ def judge_position(
         return PositionVerdict(LogRelation.TOPIC_RECREATED, log_start)
     if log_start is not None and position < log_start:
         return PositionVerdict(LogRelation.BELOW_START, log_start, (position, log_start))
+    if epoch_end is not None and epoch_end < 0:
+        return PositionVerdict(LogRelation.NO_COMMON_EPOCH, None)
+    # Rule: epochs count before the end. A log that was cut at 60 and written again to 80 is too short for a position of
+    # 100 as well; reading on at its end would pass over 60 to 79, which nobody has read.
+    if epoch_end is not None and epoch_end < (position if log_end is None else min(position, log_end)):
+        resume_at = epoch_end if log_start is None else max(log_start, epoch_end)
+        return PositionVerdict(LogRelation.DIVERGED, resume_at, (epoch_end, position))
     if log_end is not None and position > log_end:
         return PositionVerdict(LogRelation.AHEAD_OF_END, log_end, (log_end, position))
-    if epoch_end is None or epoch_end >= position:
-        return PositionVerdict(LogRelation.HOLDS, position)
-    if epoch_end < 0:
-        return PositionVerdict(LogRelation.NO_COMMON_EPOCH, None)
-    # The records from epoch_end on were written by other leaders, and this reader has seen none of them.
-    resume_at = epoch_end if log_start is None else max(log_start, epoch_end)
-    return PositionVerdict(LogRelation.DIVERGED, resume_at, (epoch_end, position))
+    return PositionVerdict(LogRelation.HOLDS, position)
 
 
 class LeaderEpochs:

@@ -25,7 +25,13 @@ from functools import partial
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
-from streamlet.kafka.broker_errors import NotLeaderOrFollower, OffsetOutOfRange, UnknownTopicId, UnknownTopicOrPartition
+from streamlet.kafka.broker_errors import (
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from streamlet.kafka.errors import Disconnected
 from streamlet.spouts.kafka.activity import Activity, NextPoll, Steps, WaitUntil
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
@@ -53,6 +59,9 @@ UNREACHABLE_S = 5.0
 
 UNREACHABLE_GAP_S = 30.0
 """Seconds without a failure after which the next one counts as a new outage."""
+
+LOOK_AGAIN = (UnknownTopicOrPartition, UnknownTopicId, UnknownLeaderEpoch)
+"""Failures of a fetch, beside those by stale metadata, after which the next look is due at once."""
 
 Leaders = Mapping[Partition, Broker | None]
 
@@ -383,7 +392,8 @@ class PartitionCoordinator:
             # Not a warning yet: the reset finds out whether something was lost, and says so.
             if isinstance(error, OffsetOutOfRange):
                 self._reset(one.partition, look_first=True)
-            elif isinstance(error, (UnknownTopicOrPartition, UnknownTopicId)) or error.stale_metadata:
+            # A broker of an older epoch than ours catches up in a moment, or holds another log: a look tells.
+            elif isinstance(error, LOOK_AGAIN) or error.stale_metadata:
                 self.refresh()
             elif not error.retriable:
                 raise error

@@ -61,6 +61,9 @@ _SAME_READ = frozenset({Reason.STORED, Reason.BELOW_START, Reason.AHEAD_OF_END, 
 _CUT = frozenset({Reason.AHEAD_OF_END, Reason.DIVERGED, Reason.NO_COMMON_EPOCH})
 """Reasons that mean a log whose end may lie before one that was seen."""
 
+_ASK_EPOCH = frozenset({Reason.STORED, Reason.AHEAD_OF_END})
+"""Findings by bounds alone; the leader epoch before the position may tell more."""
+
 T = TypeVar("T")
 
 
@@ -298,13 +301,13 @@ class PartitionOpener:
         def decide(stored: StoredOffset | None) -> Steps[StartDecision]:
             bounds = yield from self._bounds(partition, connection)
             found.append((stored, bounds))
-            decision = self._decided(partition, stored, bounds, topic_id, appeared, None)
-            # Asked only where it would go on as stored: of another topic, or where the stored offset does not count, no
-            # newer leader can be hoped for.
-            if stored is None or decision.reason is not Reason.STORED:
-                return decision
-            end = yield from self._epoch_ends.ask(partition, connection, look, stored.leader_epoch)
-            return self._decided(partition, stored, bounds, topic_id, appeared, end)
+            decision = self._chosen(partition, stored, bounds, topic_id, appeared, None)
+            # Asked only of a log that may be the stored one: of another topic, or where the stored offset does not
+            # count, no newer leader can be hoped for.
+            if stored is not None and decision.reason in _ASK_EPOCH:
+                end = yield from self._epoch_ends.ask(partition, connection, look, stored.leader_epoch)
+                decision = self._chosen(partition, stored, bounds, topic_id, appeared, end)
+            return self._allowed(partition, stored, bounds, topic_id, decision)
 
         decision = yield from self._store.open(partition, connection.broker, topic_id, decide)
         if decision.is_loss:
@@ -325,7 +328,7 @@ class PartitionOpener:
         start_ms = self._config.start_place(partition).timestamp_ms
         return (yield from connection.log_bounds(partition, start_ms, None if stop is None else stop.timestamp_ms))
 
-    def _decided(
+    def _chosen(
         self,
         partition: Partition,
         stored: StoredOffset | None,
@@ -334,17 +337,26 @@ class PartitionOpener:
         appeared: bool,
         epoch_end: int | None,
     ) -> StartDecision:
-        """Return where to begin and to stop. Raises OffsetsLost."""
-        config, mine = self._config, self._owner.topology_id
-        decision = decide_start(
+        return decide_start(
             stored,
             bounds,
-            config.start_policy(partition),
-            topology_id=mine,
+            self._config.start_policy(partition),
+            topology_id=self._owner.topology_id,
             topic_id=topic_id,
             appeared_while_running=appeared,
             epoch_end=epoch_end,
         )
+
+    def _allowed(
+        self,
+        partition: Partition,
+        stored: StoredOffset | None,
+        bounds: LogBounds,
+        topic_id: str | None,
+        decision: StartDecision,
+    ) -> StartDecision:
+        """Return a decision with its stop. Raises OffsetsLost."""
+        config, mine = self._config, self._owner.topology_id
         begins_elsewhere = stored is None or (config.ignore_stored_offset and stored.topology_id != mine)
         start, stop = config.start_place(partition), config.stop_place(partition)
         if decision.is_loss and config.fail_on_data_loss:
@@ -371,7 +383,7 @@ class PartitionOpener:
         partition, position, topic_id = manager.partition, manager.buffer.position, look.topic_id()
         bounds = yield from self._bounds(partition, connection)
         decision = judge(position, bounds, same_topic=_same(topic_id, manager.topic_id))
-        if decision.reason is Reason.STORED:
+        if decision.reason in _ASK_EPOCH:
             end = yield from self._epoch_ends.ask(partition, connection, look, manager.buffer.leader_epoch)
             decision = judge(position, bounds, same_topic=True, epoch_end=end)
         if decision.reason is Reason.STORED:

@@ -31,9 +31,13 @@ def test_another_topics_offsets_mean_nothing_and_its_start_is_read() -> None:
     assert (verdict.finding, verdict.resume_at, verdict.lost) == (LogRelation.TOPIC_RECREATED, 0, None)
 
 
-def test_bounds_count_before_epochs() -> None:
+def test_the_start_counts_before_epochs_and_epochs_before_the_end() -> None:
     assert judge_position(10, log_start=12, log_end=20, epoch_end=7).finding is LogRelation.BELOW_START
-    assert judge_position(10, log_start=0, log_end=8, epoch_end=7).finding is LogRelation.AHEAD_OF_END
+    assert judge_position(10, log_start=0, log_end=8, epoch_end=-1).finding is LogRelation.NO_COMMON_EPOCH
+    cut_and_written_again = judge_position(10, log_start=0, log_end=8, epoch_end=6)
+    assert (cut_and_written_again.finding, cut_and_written_again.resume_at) == (LogRelation.DIVERGED, 6)
+    assert cut_and_written_again.lost == (6, 10)
+    assert judge_position(10, log_start=0, log_end=8, epoch_end=8).finding is LogRelation.AHEAD_OF_END
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), min_size=1), st.data())

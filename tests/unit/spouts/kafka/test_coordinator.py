@@ -15,6 +15,7 @@ from streamlet.kafka.broker_errors import (
     NotLeaderOrFollower,
     OffsetOutOfRange,
     TopicAuthorizationFailed,
+    UnknownLeaderEpoch,
 )
 from streamlet.kafka.errors import BrokerError, Disconnected
 from streamlet.spouts.kafka.activity import Activity, NextPoll, Steps
@@ -214,6 +215,14 @@ def test_k4_failed_fetches_look_again_with_a_pause_between() -> None:
         rig.it.fetch_failed([FailedFetch(P0, NotLeaderOrFollower("x"))])
         rig.poll(0.05)
     assert 10 < rig.reader.looks < 60
+
+
+def test_a_broker_of_an_older_leader_epoch_is_a_reason_to_look_again() -> None:
+    """It is behind for a moment, or holds another log under this topic: only a look tells which."""
+    rig = Rig(Reader({0: A})).start()
+    rig.it.fetch_failed([FailedFetch(P0, UnknownLeaderEpoch("x"))])
+    rig.poll(1)
+    assert rig.reader.looks == 2
 
 
 def test_k4_what_came_is_opened_and_what_left_is_closed() -> None:

@@ -287,6 +287,30 @@ def test_no_newer_leader_is_waited_for_where_the_stored_offset_is_not_gone_on_fr
     assert opening.take().ledger.position == where
 
 
+def test_a_log_that_was_cut_and_written_again_short_of_the_position_is_read_from_the_cut() -> None:
+    """Its records between the cut and its end are of another leader: nobody has read them."""
+    log, clock = OtherEpochs(), ManualClock()
+    log.end_of_epoch = 90
+    store = Kept(log, StoredOffset(170, "id", leader_epoch=5))
+    look = LastLook(lambda: Broker("a"), leader_epoch=lambda: 7)
+    opening = Activity(opener_of(log, store, clock, fail_on_data_loss=False).open(P0, look, False))
+    assert opening.poll()
+    opened = opening.take()
+    assert (opened.ledger.position, opened.ledger.counts.lost) == (90, 80)
+
+    store.stored = StoredOffset(120, "id", leader_epoch=5)
+    log.end_of_epoch = 120
+    opener = opener_of(log, store, clock, fail_on_data_loss=False)
+    opening = Activity(opener.open(P0, look, False))
+    assert opening.poll()
+    running = opening.take()
+    log.end, log.end_of_epoch = 110, 90
+    reset = Activity(opener.reset(running, look))
+    assert reset.poll()
+    follower = reset.take()
+    assert follower is not None and (follower.ledger.position, follower.ledger.counts.lost) == (90, 30)
+
+
 def test_a_reset_that_cannot_be_stored_is_stored_later_and_judged_once() -> None:
     """Its manager reads no more by then: judged again, with a newer leader, it would go on, and nobody would read."""
     clock, log, epoch = ManualClock(), OtherEpochs(), [5]
