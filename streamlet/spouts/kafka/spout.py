@@ -272,6 +272,9 @@ class KafkaSpout(Spout):
                 return
             records = min(records, self._exactly_once.attempt.left)
         managers = self._managers
+        # Rule: no turn is longer than the window. With a slow bolt that is a few records: a turn of hundreds would
+        # last for minutes, and the other partitions would stand still meanwhile.
+        records = min(records, max(1, self.room() + sum(manager.ledger.open_count for manager in managers)))
         for _ in range(len(managers)):
             self._curr_partition_index %= len(managers)
             manager = self._current = managers[self._curr_partition_index]

@@ -39,7 +39,7 @@ class Manager:
         self.asked: list[int] = []
         self.poisoned: Any = None
         self.damage: Any = None
-        self.ledger: Any = None
+        self.ledger = SimpleNamespace(open_count=0)
         self.closed = self.ending = self.paused = False
         self.commit_is_pressing = False
         self.acked: list[int] = []
@@ -62,6 +62,7 @@ class Manager:
         if not self.left:
             return NO_EMITTED
         self.count = min(self.left, self.together, most)
+        self.ledger.open_count += self.count
         for _ in range(self.count):
             self.left -= 1
             collector.emit([self.partition.number], (self.slot, self.left))
@@ -147,6 +148,15 @@ def test_k5_records_of_one_call_end_with_the_turn_and_with_the_room() -> None:
         rig.ask(1)
     assert rig.emitted == [0, 0, 0, 0, 0, 0]
     assert rig.managers[0].asked == [3, 1, 2, 2, 1], "a second call of a turn has what the first left of it"
+
+
+def test_while_the_window_is_small_partitions_take_short_turns() -> None:
+    rig = Rig(Manager(0, 9), Manager(1, 9))
+    rig.spout.room = lambda: 2 - sum(each.ledger.open_count for each in rig.managers)  # type: ignore[method-assign]
+    assert rig.ask(2) == [0, 0]
+    for each in rig.managers:
+        each.ledger.open_count = 0
+    assert rig.ask(2) == [0, 0, 1, 1]
 
 
 def test_k5_a_partition_with_nothing_is_walked_past() -> None:
@@ -294,7 +304,7 @@ def test_a_poison_record_stops_the_spout_also_while_it_is_paused() -> None:
 def test_begin_close_and_close_share_one_bound() -> None:
     """A store that does not answer is waited for once: the worker is killed at its own bound, cleaned up or not."""
     one = Manager(0, 0)
-    vars(one).update(ledger=SimpleNamespace(committed=0), last_completed_offset=lambda: 1)
+    vars(one).update(ledger=SimpleNamespace(committed=0, open_count=0), last_completed_offset=lambda: 1)
     rig = Rig(one)
     clock, parts = rig.spout._clock, rig.spout._parts
     vars(parts).update(close=lambda: None, leave=lambda: None)
@@ -382,7 +392,7 @@ def test_records_of_a_topic_that_is_gone_press_for_no_commit() -> None:
 
 def test_damage_of_a_topic_that_is_gone_is_not_fetched_again() -> None:
     one = Manager(0, 0)
-    one.ending, one.ledger = True, SimpleNamespace(position=4)
+    one.ending, one.ledger = True, SimpleNamespace(position=4, open_count=0)
     rig = Rig(one)
     for _ in range(2):
         one.damage = CorruptRecord("bad crc")
