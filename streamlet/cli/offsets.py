@@ -27,6 +27,7 @@ from streamlet.spouts.kafka.offset_tools.offset_changes import (
     check_partitions,
     check_topic,
     export_document,
+    moved,
     parse_offsets,
     parse_place,
     read_export,
@@ -291,21 +292,34 @@ def set_(chosen: Chosen, assignments: tuple[str, ...], topic: str | None, yes: b
 
 @offsets.command()
 @spout_options
-@click.option(
-    "--to", "to", required=True, metavar="PLACE", help="earliest, latest, an offset, or a time with its zone."
-)
+@click.option("--to", "to", metavar="PLACE", help="earliest, latest, an offset, or a time with its zone.")
+@click.option("--by", "by", type=int, metavar="N", help="So many offsets further, or back (-100), within the log.")
 @_topic_option
 @_partition_option
 @_yes_option
 @_json_option
-def reset(chosen: Chosen, to: str, topic: str | None, numbers: tuple[int, ...], yes: bool, as_json: bool) -> None:
+def reset(
+    chosen: Chosen,
+    to: str | None,
+    by: int | None,
+    topic: str | None,
+    numbers: tuple[int, ...],
+    yes: bool,
+    as_json: bool,
+) -> None:
     """Set partitions to a place: a time is that of the first record at or after it."""
-    place = parse_place(to)
+    if (to is None) == (by is None):
+        raise click.UsageError("Give one of --to and --by.", click.get_current_context())
+    place = None if to is None else parse_place(to)
     with chosen.one(topic) as spout:
         check_partitions(spout.topic, numbers, spout.partitions)
         refuse_running(spout.place)
-        logs = spout.logs()
-        _change(spout, spout.find(place, sorted(set(numbers)) or spout.partitions, logs), logs, yes, as_json)
+        logs, wanted = spout.logs(), sorted(set(numbers)) or spout.partitions
+        if place is not None:
+            wishes: Mapping[int, Wish] = spout.find(place, wanted, logs)
+        else:
+            wishes = moved(wanted, by or 0, spout.place.read(wanted), logs)
+        _change(spout, wishes, logs, yes, as_json)
 
 
 @offsets.command("import")

@@ -144,6 +144,22 @@ def check_partitions(topic: str, wanted: Iterable[int], there: Iterable[int]) ->
         )
 
 
+def moved(
+    numbers: Iterable[int], by: int, stored: Mapping[int, StoredEntry], logs: Mapping[int, OffsetRange]
+) -> dict[int, Wish]:
+    """Return the offset so many further than each stored one, or back, within the log. Raises BadInput."""
+    wanted = sorted(numbers)
+    missing = [number for number in wanted if number not in stored]
+    if missing:
+        raise BadInput(
+            f"Partition {', '.join(map(str, missing))} has no stored offset to count from. Nothing was changed. Give "
+            "the others with --partition, or a place with --to."
+        )
+    return {
+        number: Wish(min(max(stored[number].offset + by, logs[number].first), logs[number].end)) for number in wanted
+    }
+
+
 def changes(
     topic: str,
     topic_id: str | None,

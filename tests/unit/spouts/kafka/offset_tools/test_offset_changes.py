@@ -18,6 +18,7 @@ from streamlet.spouts.kafka.offset_tools.offset_changes import (
     changes,
     check_topic,
     export_document,
+    moved,
     parse_offsets,
     parse_place,
     read_export,
@@ -67,6 +68,15 @@ def test_both_ends_of_the_log_are_allowed_and_nothing_beyond() -> None:
             changes("t", None, {0: Wish(offset)}, {}, LOGS)
     with pytest.raises(NoSuchPartition, match="no partition 2, 7: its partitions are 0 to 1"):
         changes("t", None, {7: Wish(0), 2: Wish(0)}, {}, LOGS)
+
+
+def test_a_move_counts_from_the_stored_offset_and_stays_within_the_log() -> None:
+    stored = {0: StoredEntry(50), 1: StoredEntry(5)}
+    logs = {0: OffsetRange(10, 60), 1: OffsetRange(2, 9), 2: OffsetRange(0, 9)}
+    for by, first, second in ((-20, 30, 2), (7, 57, 9), (0, 50, 5), (-999, 10, 2), (999, 60, 9)):
+        assert moved([1, 0], by, stored, logs) == {0: Wish(first), 1: Wish(second)}
+    with pytest.raises(BadInput, match="Partition 2 has no stored offset to count from"):
+        moved([0, 2], 1, stored, logs)
 
 
 def test_an_export_is_read_back_as_it_was_written() -> None:
