@@ -8,6 +8,7 @@ BadInput for the rest. Each message names the argument and shows a right one.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import TypeGuard, TypeVar
 
@@ -148,12 +149,25 @@ def constructor_topics(topics: tuple[object, ...]) -> None:
         check_topic(topic)
 
 
+SECONDS_LIKELY = 10.0
+"""Milliseconds. A shorter time-out with a decimal point was probably meant as seconds."""
+
+
 def poll_limits(timeout_ms: object, max_records: object) -> int | None:
     """Check the limits of a poll; return ``max_records``. Raises WrongArgument, ValueError."""
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)):
         raise WrongArgument(f"timeout_ms = {timeout_ms!r} must be a number of milliseconds.")
     if not timeout_ms >= 0:  # so written, it holds for NaN
         raise ValueError(f"timeout_ms = {timeout_ms!r} must be a number of milliseconds, and not negative.")
+    if isinstance(timeout_ms, float) and 0 < timeout_ms <= SECONDS_LIKELY and (timeout_ms * 10).is_integer():
+        # Rule: seconds are warned of, where the call stands. A confluent-kafka loop that is carried over with its
+        # poll(1.0) works, and spins a thousand times a second. What is left of a deadline has more digits.
+        warnings.warn(
+            f"timeout_ms = {timeout_ms!r} is milliseconds, not seconds: this call waits no longer than that. "
+            f"For {timeout_ms:g} seconds write timeout_ms={timeout_ms * 1000:.0f}; for milliseconds, a whole number.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     if max_records is None:
         return None
     if isinstance(max_records, bool) or not isinstance(max_records, int):

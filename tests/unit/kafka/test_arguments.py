@@ -68,7 +68,19 @@ def test_a_topic_that_no_broker_accepts_is_refused(topic: Any) -> None:
 def test_limits_of_a_poll_that_cannot_be_are_refused(timeout_ms: Any, most: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="must be"):
         arguments.poll_limits(timeout_ms, most)
-    assert arguments.poll_limits(0.5, 3) == 3 and arguments.poll_limits(0, None) is None
+    assert arguments.poll_limits(0.56, 3) == 3 and arguments.poll_limits(0, None) is None
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.0, 5.0])
+def test_a_time_out_that_was_meant_as_seconds_is_warned_of(seconds: float) -> None:
+    with pytest.warns(RuntimeWarning, match=rf"write timeout_ms={seconds * 1000:.0f};"):
+        assert arguments.poll_limits(seconds, 3) == 3
+
+
+def test_milliseconds_and_what_is_left_of_a_deadline_are_not(recwarn: pytest.WarningsRecorder) -> None:
+    for limit_ms in (1, 100, 1000.0, 3.2718, 0.0):
+        arguments.poll_limits(limit_ms, None)
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(-1, -1), (1 << 63, -1), (0, -2), (0, 1 << 31)])

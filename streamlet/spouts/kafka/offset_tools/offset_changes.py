@@ -147,7 +147,7 @@ def check_partitions(topic: str, wanted: Iterable[int], there: Iterable[int]) ->
 def moved(
     numbers: Iterable[int], by: int, stored: Mapping[int, StoredEntry], logs: Mapping[int, OffsetRange]
 ) -> dict[int, Wish]:
-    """Return the offset so many further than each stored one, or back, within the log. Raises BadInput."""
+    """Return each stored offset moved by so many, within the log. Raises BadInput."""
     wanted = sorted(numbers)
     missing = [number for number in wanted if number not in stored]
     if missing:
