@@ -407,6 +407,8 @@ class Fetcher:
                 for later in run[index:]:
                     self._move(later.topic_partition, later.next_offset, later.next_epoch)
                 self._completed.extendleft(reversed(run[index + 1 :]))
+                if self._leaves_replica(done, err):
+                    return taken
                 if chunks:
                     self._positions.tell(err)
                     return taken
@@ -419,10 +421,13 @@ class Fetcher:
         tp = head.topic_partition
         try:
             part = head.take(limit)
-        except KafkaError:
+        except KafkaError as err:
             if chunks:
                 return 0
             self._completed.popleft()
+            if self._leaves_replica(head, err):
+                head.exhausted = True
+                return 0
             raise
         chunks += part
         self._move(tp, head.next_offset, head.next_epoch)
@@ -430,6 +435,16 @@ class Fetcher:
             self._completed.popleft()
             self._subscriptions.move_to_end(tp)
         return sum(chunk.stop - chunk.start for chunk in part)
+
+    def _leaves_replica(self, done: CompletedFetch, error: KafkaError) -> bool:
+        """Leave a nearer replica that sent what cannot be read; False: the leader sent it."""
+        # Rule: what a nearer replica has damaged is fetched again from the leader, whose copy may be whole.
+        row = self._subscriptions.get(done.topic_partition)
+        if row is None or row.nearer.node != done.node:
+            return False
+        row.nearer.failed(self._now_s() + self._nearer_s)
+        _log.warning("%s is read from its leader for %g s. %s", done.topic_partition, self._nearer_s, error.message)
+        return True
 
     def _move(self, tp: TopicPartition, offset: int, epoch: int) -> None:
         row = self._subscriptions.get(tp)
@@ -451,7 +466,7 @@ class Fetcher:
                 row.nearer.failed(self._now_s() + self._nearer_s)  # a follower may be late: the leader decides
             else:
                 self._positions.out_of_range(tp)
-        elif error.retriable and error is not CorruptMessage:
+        elif error.retriable and (error is not CorruptMessage or row.nearer.node == done.node):
             if row.nearer.node == done.node:  # of an election a replica may know before us
                 row.nearer.failed(self._now_s() + (SOON_S if error.stale_metadata else self._nearer_s))
             row.next_retry_s = self._now_s() + self._retry.initial

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from streamlet.kafka import Consumer, TopicPartition
+from streamlet.kafka.errors import CorruptRecord
 from streamlet.kafka.protocol.messages.fetch import (
     FetchPartitionResponse,
     FetchRequest,
@@ -73,3 +74,32 @@ def test_a_replica_that_cannot_be_read_from_does_not_stop_the_reading(replica: i
         near.on(ApiKey.FETCH, CLOSE)
         assert read(leader, 10) == list(range(10))
         assert len(near.seen(ApiKey.FETCH)) == (replica == 2)
+
+
+@pytest.mark.parametrize("by_whom", ["us", "the replica"])
+def test_what_a_nearer_replica_has_damaged_is_read_from_the_leader(by_whom: str) -> None:
+    """Nothing is raised: the records before the damage come from the replica, the others from the leader."""
+    damaged = bytearray(batch(5, 5))
+    damaged[-1] ^= 1
+    bad = fetched({0: (0, batch(0, 5) + bytes(damaged))}) if by_whom == "us" else fetched({0: (2, b"")})
+    with FakeCluster({"t": 1}, brokers=2) as cluster:
+        leader, near = cluster.brokers
+        near.on(ApiKey.FETCH, bad)
+
+        def fetch(request: FetchRequest) -> FetchResponse:
+            if request.rack_id:
+                return naming(2)
+            offset = request.topics[0].partitions[0].fetch_offset if request.topics else 10
+            return fetched({0: (0, batch(offset, 10 - offset))} if offset < 10 else {})
+
+        leader.on(ApiKey.FETCH, fetch)
+        assert read(leader, 10) == list(range(10))
+
+
+def test_what_the_leader_has_damaged_is_raised() -> None:
+    damaged = bytearray(batch(0, 5))
+    damaged[-1] ^= 1
+    with FakeCluster({"t": 1}, brokers=1) as cluster:
+        cluster.brokers[0].on(ApiKey.FETCH, fetched({0: (0, bytes(damaged))}))
+        with pytest.raises(CorruptRecord):
+            read(cluster.brokers[0], 1)
