@@ -305,8 +305,8 @@ BUGS = (
     Bug(
         "a log that parted is read on",
         "kafka/fetch/truncation.py",
-        "if epoch_end is None or epoch_end >= position:",
-        "if epoch_end is None or epoch_end >= 0:",
+        "if epoch_end is not None and epoch_end < (position if log_end is None else min(position, log_end)):",
+        "if epoch_end is not None and epoch_end < 0:",
         RECORDS,
     ),
     # -- producer
