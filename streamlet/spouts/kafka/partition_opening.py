@@ -22,6 +22,7 @@ import itertools
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from streamlet.base.backoff import Backoff
@@ -301,12 +302,19 @@ class PartitionOpener:
         def decide(stored: StoredOffset | None) -> Steps[StartDecision]:
             bounds = yield from self._bounds(partition, connection)
             found.append((stored, bounds))
-            decision = self._chosen(partition, stored, bounds, topic_id, appeared, None)
+            chosen = partial(
+                decide_start,
+                *(stored, bounds, self._config.start_policy(partition)),
+                topology_id=self._owner.topology_id,
+                topic_id=topic_id,
+                appeared_while_running=appeared,
+            )
+            decision = chosen()
             # Asked only of a log that may be the stored one: of another topic, or where the stored offset does not
             # count, no newer leader can be hoped for.
             if stored is not None and decision.reason in _ASK_EPOCH:
                 end = yield from self._epoch_ends.ask(partition, connection, look, stored.leader_epoch)
-                decision = self._chosen(partition, stored, bounds, topic_id, appeared, end)
+                decision = chosen(epoch_end=end)
             return self._allowed(partition, stored, bounds, topic_id, decision)
 
         decision = yield from self._store.open(partition, connection.broker, topic_id, decide)
@@ -327,25 +335,6 @@ class PartitionOpener:
         stop = self._config.stop_place(partition)
         start_ms = self._config.start_place(partition).timestamp_ms
         return (yield from connection.log_bounds(partition, start_ms, None if stop is None else stop.timestamp_ms))
-
-    def _chosen(
-        self,
-        partition: Partition,
-        stored: StoredOffset | None,
-        bounds: LogBounds,
-        topic_id: str | None,
-        appeared: bool,
-        epoch_end: int | None,
-    ) -> StartDecision:
-        return decide_start(
-            stored,
-            bounds,
-            self._config.start_policy(partition),
-            topology_id=self._owner.topology_id,
-            topic_id=topic_id,
-            appeared_while_running=appeared,
-            epoch_end=epoch_end,
-        )
 
     def _allowed(
         self,
