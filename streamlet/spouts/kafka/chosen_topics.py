@@ -37,6 +37,11 @@ class ChosenTopics:
             return topic in self.names
         return topic not in INTERNAL and re.fullmatch(self.pattern, topic) is not None
 
+    @property
+    def setting(self) -> str:
+        """The setting of the SpoutConfig that names them."""
+        return "topics" if self.several else "topic"
+
     def __str__(self) -> str:
         if self.pattern:
             return f"the topics that match {self.pattern!r}"

@@ -40,7 +40,7 @@ from streamlet.spouts.kafka.epoch_ends import LastLook
 from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved, TaskIndexOutOfRange
 from streamlet.spouts.kafka.hosts import BrokerReader
 from streamlet.spouts.kafka.manager import PartitionManager
-from streamlet.spouts.kafka.partition import Broker, FoundTopics, GlobalPartitionInformation, Partition, SeveralTopics
+from streamlet.spouts.kafka.partition import Broker, FoundTopics, GlobalPartitionInformation, Partition
 from streamlet.spouts.kafka.partition_opening import PartitionOpener
 from streamlet.spouts.kafka.spout_fetcher import FailedFetch
 
@@ -64,6 +64,7 @@ LOOK_AGAIN = (UnknownTopicOrPartition, UnknownTopicId, UnknownLeaderEpoch)
 """Failures of a fetch, beside those by stale metadata, after which the next look is due at once."""
 
 Leaders = Mapping[Partition, Broker | None]
+InfoByTopic = Mapping[str, GlobalPartitionInformation]
 
 
 def calculate_partitions_for_task(
@@ -181,17 +182,18 @@ class PartitionCoordinator:
     """Whether partitions are opened by ``reopen`` alone."""
     run_began: bool = field(default=False, kw_only=True)
     """Whether this task takes the place of one that was up when the run began."""
+    several: bool = field(default=False, kw_only=True)
+    """Whether the topics were given as a list or a pattern: the log names the topic of each partition then."""
     on_topics: Callable[[Iterable[str]], None] | None = field(default=None, kw_only=True)
-    """Hears the names of several topics whenever they change."""
+    """Hears the topics' names whenever they change."""
 
     def __post_init__(self) -> None:
         self.version = 0
         """Grows whenever the list of managers changes; the spout compares it."""
-        self.topics: Mapping[str, GlobalPartitionInformation] | None = None
+        self.topics: InfoByTopic | None = None
         """The last look, by topic; None before the first. Replaced, never changed."""
-        self._several = False
         self._missing_since_s: dict[str, float] = {}
-        """Of several topics, those that the last look did not list, for a time."""
+        """Topics that the last look did not list, for a time."""
         self._managers: dict[Partition, PartitionManager] = {}
         self._ending: list[PartitionManager] = []
         """Those of deleted topics whose records are not all done."""
@@ -208,7 +210,6 @@ class PartitionCoordinator:
         self._found_by: dict[str, int] = {}
         """Topic -> the last refresh that found it."""
         self._asked_for_refresh = False
-        self._gone_since_s: float | None = None
         self._at_start: frozenset[Partition] = frozenset()
         """Partitions that the first refresh listed."""
         self._on_parted: Callable[[], None] | None = None
@@ -243,7 +244,7 @@ class PartitionCoordinator:
         return f"partitions {self._in_words(sorted(self._opening))} could not be opened"
 
     def _in_words(self, partitions: Iterable[Partition]) -> str:
-        return ", ".join(str(partition if self._several else partition.number) for partition in partitions)
+        return ", ".join(str(partition if self.several else partition.number) for partition in partitions)
 
     def refresh(self) -> None:
         """Ask for a refresh, after the pause since the last one."""
@@ -260,7 +261,7 @@ class PartitionCoordinator:
         began_s = self._clock.monotonic()
         while self.topics is None:
             try:
-                look = yield from self._first_refresh()
+                topics = yield from self._first_refresh()
             except StreamletError as error:
                 young = isinstance(error, NoSuchTopic) and self._clock.monotonic() - began_s < TOPIC_YOUNG_S
                 if not error.retriable and not young:
@@ -270,9 +271,8 @@ class PartitionCoordinator:
                 yield WaitUntil(self._clock, RETRY.delay(attempt))
                 continue
             self._opener.last_error = None
-            self._several = isinstance(look, SeveralTopics)
-            self._describe(look)
-            self._apply(look, first=True)
+            self._describe(list(topics.values()))
+            self._apply(topics, first=True)
         while not self.complete and not self._holds:
             yield NextPoll()
             self._refresh_if_due(self._clock.monotonic())
@@ -327,32 +327,24 @@ class PartitionCoordinator:
         # find nothing though all partitions were there, and the whole topic would be read against start_offset.
         return partition not in self._at_start or (self.run_began and not self.opens_later)
 
-    def _first_refresh(self) -> Steps[FoundTopics]:
-        look = yield from self._reader.get_current_brokers()
-        if isinstance(look, SeveralTopics):
-            for topic in sorted(look.missing):
-                raise NoSuchTopic(topic, "the cluster has none of this name", "topics")
-            for error in look.unclear.values():
-                raise error
-        return look
+    def _first_refresh(self) -> Steps[InfoByTopic]:
+        return (yield from self._reader.get_current_brokers()).whole()
 
-    def _describe(self, look: FoundTopics) -> None:
+    def _describe(self, topics: list[GlobalPartitionInformation]) -> None:
         count, index = self._task.count, self._task.index
-        topics = list(look.found.values()) if isinstance(look, SeveralTopics) else [look]
         mine = [partition for info in topics for partition in self._share_of(info)]
         names = ", ".join(sorted(info.topic for info in topics)) or "none"
-        heading = f"topics {names}" if self._several else f"topic {names}"
-        log.info("%s: %s", heading, describe_assignment(count, index, mine, several=self._several))
+        heading = f"topics {names}" if self.several else f"topic {names}"
+        log.info("%s: %s", heading, describe_assignment(count, index, mine, several=self.several))
         if index == 0:
-            one = None if self._several else idle_tasks_warning(topics[0], count)
-            warning = idle_among_several(topics, count) if self._several else one
+            warning = idle_among_several(topics, count) if self.several else idle_tasks_warning(topics[0], count)
             if warning:
                 log.warning(warning)
             if not topics:
                 log.warning("There is no topic yet that matches the pattern: the spout waits for the first one.")
 
     def _share_of(self, info: GlobalPartitionInformation) -> list[Partition]:
-        shift = shift_of(info.topic) if self._several else 0
+        shift = shift_of(info.topic) if self.several else 0
         return calculate_partitions_for_task(info, self._task.count, self._task.index, shift)
 
     # -- while it runs --------------------------------------------------------------------------------------
@@ -414,35 +406,24 @@ class PartitionCoordinator:
         self._last_refresh_s = now
         try:
             look = refreshing.take()
-        except NoSuchTopic:
-            self._gone_since_s = now if self._gone_since_s is None else self._gone_since_s
-            if now - self._gone_since_s > TOPIC_GONE_GRACE_S:
-                raise
-            self._refresh_after_pause(now)
-            return
+            topics = self._settled(look)
         except StreamletError as error:
             if not error.retriable:
                 raise
             log.warning("Partitions and leaders could not be looked up, going on with what is known. %s", error.message)
-            self._refresh_after_pause(now)
+            self._failed_refreshes += 1
+            self._refresh_not_before_s = now + RETRY.delay(self._failed_refreshes)
+            self._asked_for_refresh = True
             return
-        self._gone_since_s = None
         self._failed_refreshes = 0
-        found = look.found if isinstance(look, SeveralTopics) else (look.topic,)
-        self._found_by.update(dict.fromkeys(found, self._looks))
+        self._found_by.update(dict.fromkeys(look.found, self._looks))
         # Not more than a few refreshes a second: after a failed fetch the old leader may still be named for a while.
         self._refresh_not_before_s = now + RETRY.initial
-        self._apply(look, first=False)
+        self._apply(topics, first=False)
 
-    def _refresh_after_pause(self, now: float) -> None:
-        self._failed_refreshes += 1
-        self._refresh_not_before_s = now + RETRY.delay(self._failed_refreshes)
-        self._asked_for_refresh = True
-
-    def _apply(self, look: FoundTopics, *, first: bool) -> None:
-        old = self.topics or {}
-        topics = self.topics = self._settled(look) if isinstance(look, SeveralTopics) else {look.topic: look}
-        if self._several and (first or topics.keys() != old.keys()):
+    def _apply(self, topics: InfoByTopic, *, first: bool) -> None:
+        old, self.topics = self.topics or {}, topics
+        if first or topics.keys() != old.keys():
             self._tell_topics(old, topics, first=first)
         mine = [partition for info in topics.values() for partition in self._share_of(info)]
         want = {partition: topics[partition.topic].get_broker_for(partition.number) for partition in mine}
@@ -477,11 +458,12 @@ class PartitionCoordinator:
             self.refresh()
             self._refresh_not_before_s = max(self._refresh_not_before_s, self._clock.monotonic() + RETRY.delay(3))
 
-    def _settled(self, look: SeveralTopics) -> dict[str, GlobalPartitionInformation]:
+    def _settled(self, look: FoundTopics) -> dict[str, GlobalPartitionInformation]:
         """Return the topics to read: those found, and those that are missing only for a moment."""
         now = self._clock.monotonic()
-        for error in look.unclear.values():
-            if not error.retriable:
+        # One that is unclear holds up no other; where nothing else is found, the look has failed.
+        for error in sorted(look.unclear.values(), key=lambda error: error.retriable):
+            if not error.retriable or not look.found:
                 raise error
         topics = dict(look.found)
         for name, info in (self.topics or {}).items():
@@ -492,16 +474,12 @@ class PartitionCoordinator:
             else:
                 del self._missing_since_s[name]
         if look.missing and not topics:
-            raise NoSuchTopic(min(look.missing), "and none of the others is there any more", "topics")
+            first = min(look.missing)
+            none_left = NoSuchTopic(first, "and none of the others is there any more", "topics")
+            raise none_left if self.several else look.missing[first]
         return topics
 
-    def _tell_topics(
-        self,
-        old: Mapping[str, GlobalPartitionInformation],
-        topics: Mapping[str, GlobalPartitionInformation],
-        *,
-        first: bool,
-    ) -> None:
+    def _tell_topics(self, old: InfoByTopic, topics: InfoByTopic, *, first: bool) -> None:
         for name in sorted(topics.keys() - old.keys()) if not first else ():
             mine = self._in_words(self._share_of(topics[name])) or "none"
             log.info("topic %r has appeared, and is read from its start. Of it this task owns: %s", name, mine)
@@ -642,11 +620,6 @@ class PartitionCoordinator:
         self.version += 1
 
 
-def _one(look: FoundTopics) -> GlobalPartitionInformation:
-    assert isinstance(look, GlobalPartitionInformation), "StaticHosts names the partitions of one topic"
-    return look
-
-
 ZkCoordinator = PartitionCoordinator
 """storm-kafka's name, for ZkHosts: the reader looks at ZooKeeper."""
 
@@ -671,13 +644,13 @@ class StaticCoordinator(PartitionCoordinator):
         self._denied = False
         """Whether a broker of the list has said, while a partition was opened, that it does not lead."""
 
-    def _first_refresh(self) -> Steps[FoundTopics]:
-        written = _one((yield from self._reader.get_current_brokers()))
-        known = _one((yield from self.asked_after_failure.get_current_brokers()))
+    def _first_refresh(self) -> Steps[InfoByTopic]:
+        ((topic, written),) = (yield from self._reader.get_current_brokers()).whole().items()
+        known = (yield from self.asked_after_failure.get_current_brokers()).whole()[topic]
         self._check_numbers(written, known)
         self._reader = self.asked_after_failure
         self._known_as = dict(known.leaders)
-        return replace(written, topic_id=known.topic_id, leader_epochs=known.leader_epochs)
+        return {topic: replace(written, topic_id=known.topic_id, leader_epochs=known.leader_epochs)}
 
     def _check_numbers(self, written: GlobalPartitionInformation, known: GlobalPartitionInformation) -> None:
         for partition in written.get_ordered_partitions():
@@ -687,13 +660,15 @@ class StaticCoordinator(PartitionCoordinator):
                     f"only {len(known.leaders)}, numbered from 0. Correct the list."
                 )
 
-    def _apply(self, look: FoundTopics, *, first: bool) -> None:
-        info = _one(look)
-        mine_written = (self.topics or {}).get(info.topic)
-        if first or mine_written is None:
-            super()._apply(info, first=first)
-            return
-        self._check_numbers(mine_written, info)
+    def _settled(self, look: FoundTopics) -> dict[str, GlobalPartitionInformation]:
+        assert self.topics is not None
+        written = {topic: self._as_written(self.topics[topic], info) for topic, info in look.found.items()}
+        return super()._settled(look) | written
+
+    def _as_written(
+        self, written: GlobalPartitionInformation, info: GlobalPartitionInformation
+    ) -> GlobalPartitionInformation:
+        self._check_numbers(written, info)
         for partition, mine in self._leaders.items():
             leader = info.get_broker_for(partition.number)
             # The cluster may spell the broker's address otherwise. Unless the broker of the list denies that it leads,
@@ -706,8 +681,7 @@ class StaticCoordinator(PartitionCoordinator):
                 raise StaticLeaderMoved(partition, mine, leader)
         # The same broker may lead under the next epoch, after an election that it won: take the epochs, keep the list.
         self._denied = False
-        kept = replace(mine_written, topic_id=info.topic_id, leader_epochs=info.leader_epochs)
-        super()._apply(kept, first=False)
+        return replace(written, topic_id=info.topic_id, leader_epochs=info.leader_epochs)
 
     def _poll_openings(self) -> None:
         super()._poll_openings()

@@ -22,7 +22,7 @@ from streamlet.kafka.protocol.messages.metadata import MetadataRequest, Metadata
 from streamlet.spouts.kafka.activity import Background, Steps, answer_to
 from streamlet.spouts.kafka.chosen_topics import ChosenTopics
 from streamlet.spouts.kafka.errors import NoBrokers, NoSuchTopic, NoUsableListener, UnreadableNode
-from streamlet.spouts.kafka.partition import Broker, FoundTopics, GlobalPartitionInformation, SeveralTopics
+from streamlet.spouts.kafka.partition import Broker, FoundTopics, GlobalPartitionInformation
 
 
 @dataclass(frozen=True)
@@ -153,55 +153,22 @@ class BrokerReader(Protocol):
     """A source of partitions and leaders."""
 
     def get_current_brokers(self) -> Steps[FoundTopics]:
-        """Look now. Raises errors of the source when it does not answer, and NoSuchTopic where it is of one topic."""
+        """Look now. Raises errors of the source when it does not answer."""
 
 
 class StaticBrokerReader:
     """The user's own list, at every look."""
 
     def __init__(self, topic: str, hosts: StaticHosts) -> None:
-        self._info = GlobalPartitionInformation(topic, hosts.brokers, by_position=True)
+        self._look = FoundTopics({topic: GlobalPartitionInformation(topic, hosts.brokers, by_position=True)})
 
     def get_current_brokers(self) -> Steps[FoundTopics]:
         yield from ()
-        return self._info
+        return self._look
 
 
 class KafkaBrokerReader:
-    """The topic's metadata, from any broker."""
-
-    def __init__(self, topic: str, client: KafkaClient) -> None:
-        self._topic = topic
-        self._client = client
-
-    def get_current_brokers(self) -> Steps[FoundTopics]:
-        request = MetadataRequest(topics=(MetadataRequestTopic(name=self._topic),))
-        response = yield from answer_to(self._client.send(request))
-        brokers = {row.node_id: Broker(row.host, row.port) for row in response.brokers}
-        for topic in response.topics:
-            if topic.name != self._topic:
-                continue
-            kind = error_class(topic.error_code)
-            if kind in (UnknownTopicOrPartition, InvalidTopic):
-                where = f"says {', '.join(map(str, brokers.values())) or 'the cluster'}"
-                raise NoSuchTopic(self._topic, where, others=(yield from self._others()))
-            if kind is not None:
-                raise kind(f"The metadata of topic {self._topic!r} could not be read")
-            return _partitions_of(topic, brokers)
-        raise NoSuchTopic(self._topic, "the metadata does not mention it")
-
-    def _others(self) -> Steps[list[str]]:
-        """Ask for the names of all topics; none where that fails: they are for an error's text only."""
-        try:
-            response = yield from answer_to(self._client.send(MetadataRequest(topics=None)))
-        except KafkaError:
-            return []
-        # Not its own: a broker that is asked later may know a topic that is just being made.
-        return [one.name for one in response.topics if one.name and one.name != self._topic and not one.error_code]
-
-
-class KafkaTopicsReader:
-    """The metadata of several topics, from any broker; of all topics where they are chosen by a pattern."""
+    """The topics' metadata, from any broker; that of all topics where they are chosen by a pattern."""
 
     def __init__(self, choice: ChosenTopics, client: KafkaClient) -> None:
         self._choice = choice
@@ -226,8 +193,27 @@ class KafkaTopicsReader:
                 unclear[name] = kind(f"The metadata of topic {name!r} could not be read")
             else:
                 found[name] = _partitions_of(topic, brokers)
-        missing = frozenset(name for name in choice.names if name not in found and name not in unclear)
-        return SeveralTopics(found, missing, unclear)
+        gone = [name for name in choice.names if name not in found and name not in unclear]
+        return FoundTopics(found, (yield from self._missing(gone, brokers)) if gone else {}, unclear)
+
+    def _missing(self, names: list[str], brokers: Mapping[int, Broker]) -> Steps[dict[str, StreamletError]]:
+        where = f"says {', '.join(map(str, brokers.values())) or 'the cluster'}"
+        # One of several may stay away while the others are read: not all topics are asked for at each look then.
+        others = [] if self._choice.several else (yield from self._others())
+        return {name: NoSuchTopic(name, where, self._choice.setting, others) for name in names}
+
+    def _others(self) -> Steps[list[str]]:
+        """Ask for the names of all topics; none where that fails: they are for an error's text only."""
+        try:
+            response = yield from answer_to(self._client.send(MetadataRequest(topics=None)))
+        except KafkaError:
+            return []
+        # Not its own: a broker that is asked later may know a topic that is just being made.
+        return [
+            row.name
+            for row in response.topics
+            if row.name and row.name not in self._choice.names and not row.error_code
+        ]
 
 
 def _partitions_of(topic: MetadataTopic, brokers: Mapping[int, Broker]) -> GlobalPartitionInformation:
@@ -241,7 +227,7 @@ class ZkBrokerReader:
 
     def __init__(
         self,
-        topic: str,
+        choice: ChosenTopics,
         nodes: NodeStore,
         background: Background,
         brokers_path: str,
@@ -249,18 +235,14 @@ class ZkBrokerReader:
         security_protocol: str = "PLAINTEXT",
     ) -> None:
         self._security_protocol = security_protocol
-        self._topic = topic
+        self._choice = choice
         self._nodes = nodes
         self._background = background
         self._path = brokers_path.rstrip("/")
         self._where = f"ZooKeeper {servers}"
 
     def get_current_brokers(self) -> Steps[FoundTopics]:
-        return (yield from self._background.run(lambda: self._read_topic(self._topic, self.read_brokers())))
-
-    def several(self, choice: ChosenTopics) -> Steps[FoundTopics]:
-        """Look at several topics, as ``get_current_brokers`` does at one."""
-        return (yield from self._background.run(lambda: self._read_topics(choice)))
+        return (yield from self._background.run(self._read_topics))
 
     def read_brokers(self) -> dict[int, Broker]:
         """Return the living brokers by id. Blocks. Raises NoBrokers, NoUsableListener, node store errors."""
@@ -281,25 +263,27 @@ class ZkBrokerReader:
             )
         return brokers
 
-    def _read_topics(self, choice: ChosenTopics) -> SeveralTopics:
-        brokers = self.read_brokers()
+    def _read_topics(self) -> FoundTopics:
+        brokers, choice = self.read_brokers(), self._choice
         names = list(choice.names)
         if choice.pattern:
             names = [name for name in self._nodes.children(f"{self._path}/topics") if choice.takes(name)]
-        found: dict[str, GlobalPartitionInformation] = {}
-        for name in names:
-            with contextlib.suppress(NoSuchTopic):
-                found[name] = self._read_topic(name, brokers)
-        return SeveralTopics(found, frozenset(choice.names) - found.keys())
+        looked = {name: self._read_topic(name, brokers) for name in names}
+        found = {name: info for name, info in looked.items() if info is not None}
+        return FoundTopics(found, {name: self._missing(name) for name in choice.names if name not in found})
 
-    def _read_topic(self, name: str, brokers: Mapping[int, Broker]) -> GlobalPartitionInformation:
+    def _missing(self, name: str) -> NoSuchTopic:
+        others = []
+        with contextlib.suppress(NodeMissing):
+            others = self._nodes.children(f"{self._path}/topics")
+        where = f"{self._where} has no node {self._path}/topics/{name}"
+        return NoSuchTopic(name, where, self._choice.setting, others)
+
+    def _read_topic(self, name: str, brokers: Mapping[int, Broker]) -> GlobalPartitionInformation | None:
         topic_path = f"{self._path}/topics/{name}"
         found = self._nodes.get(topic_path)
         if found is None:
-            others = []
-            with contextlib.suppress(NodeMissing):
-                others = self._nodes.children(f"{self._path}/topics")
-            raise NoSuchTopic(name, f"{self._where} has no node {topic_path}", others=others)
+            return None
         topic = _json(found[0])
         assignment = topic.get("partitions")
         if not isinstance(assignment, dict):
@@ -343,17 +327,6 @@ class ZkBrokerReader:
             f"{', '.join(endpoints) or 'none'}). Set security_protocol to what one of them speaks, or add such a "
             "listener to the broker's `listeners`, for the hosts that streamlet runs on."
         )
-
-
-class ZkTopicsReader:
-    """The nodes of several topics."""
-
-    def __init__(self, choice: ChosenTopics, reader: ZkBrokerReader) -> None:
-        self._choice = choice
-        self._reader = reader
-
-    def get_current_brokers(self) -> Steps[FoundTopics]:
-        return self._reader.several(self._choice)
 
 
 def _json(data: bytes) -> dict[str, Any]:

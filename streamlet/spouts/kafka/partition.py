@@ -69,7 +69,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class GlobalPartitionInformation:
-    """One look at a topic: partition number -> leader, None for no leader."""
+    """One topic as a look found it: partition number -> leader, None for no leader."""
 
     topic: str
     leaders: Mapping[int, Broker | None] = field(default_factory=dict)
@@ -101,15 +101,17 @@ class GlobalPartitionInformation:
 
 
 @dataclass(frozen=True, slots=True)
-class SeveralTopics:
-    """One look at the topics of a spout that may read several."""
+class FoundTopics:
+    """One look at the topics of a spout, by name."""
 
     found: Mapping[str, GlobalPartitionInformation] = field(default_factory=dict)
-    missing: frozenset[str] = frozenset()
-    """Topics that were asked for by name, and are not there."""
+    missing: Mapping[str, StreamletError] = field(default_factory=dict)
+    """Topics that were asked for by name and are not there, and the error where they must be."""
     unclear: Mapping[str, StreamletError] = field(default_factory=dict)
     """Topics whose partitions cannot be told at the moment, and why."""
 
-
-FoundTopics = GlobalPartitionInformation | SeveralTopics
-"""What a reader found: of the one topic of its spout, or of several."""
+    def whole(self) -> Mapping[str, GlobalPartitionInformation]:
+        """Return the found topics. Raises the error of one that is missing or unclear."""
+        for error in (*self.missing.values(), *self.unclear.values()):
+            raise error
+        return self.found

@@ -41,11 +41,9 @@ from streamlet.spouts.kafka.hosts import (
     BrokerReader,
     KafkaBrokerReader,
     KafkaHosts,
-    KafkaTopicsReader,
     StaticBrokerReader,
     StaticHosts,
     ZkBrokerReader,
-    ZkTopicsReader,
 )
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.ownership.emit_gate import BEAT_SHARE, EmitGate
@@ -53,7 +51,7 @@ from streamlet.spouts.kafka.ownership.group_owner import GroupOwner
 from streamlet.spouts.kafka.ownership.newest_run import FORGOTTEN, NEWCOMER, Claim, member_name
 from streamlet.spouts.kafka.ownership.owner_nodes import TaskNode
 from streamlet.spouts.kafka.ownership.zookeeper_owner import ZooKeeperOwner
-from streamlet.spouts.kafka.partition import Broker, Partition, SeveralTopics
+from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.partition_counters import PartitionCounters
 from streamlet.spouts.kafka.partition_opening import PartitionOpener
 from streamlet.spouts.kafka.read_range import OFFSET, place_of
@@ -237,7 +235,7 @@ def find_brokers(
         return None, list(hosts.brokers)
     nodes = held.nodes(hosts.broker_zk_str, hosts.digest, timeout_s, config.session_timeout_ms / 1e3)
     reader = ZkBrokerReader(
-        config.topic, nodes, held.thread(), hosts.broker_zk_path, hosts.broker_zk_str, config.security_protocol
+        config.choice(), nodes, held.thread(), hosts.broker_zk_path, hosts.broker_zk_str, config.security_protocol
     )
     return reader, living_brokers(reader.read_brokers, deadline_s, clock, held.say)
 
@@ -325,7 +323,7 @@ class _Start:
         letters = self._dead_letter_writer(brokers)
         connections = DynamicPartitionConnections(client)
         owner = Owner(self._context.topology_id, self._context.topology_name)
-        reader = self._reader(zk_reader, client)
+        reader = zk_reader or KafkaBrokerReader(config.choice(), client)
         self._own(client, brokers, reader)
         store = self._offset_store(client, owner)
         opener = PartitionOpener(
@@ -350,7 +348,7 @@ class _Start:
                 opener,
                 clock,
                 on_close,
-                asked_after_failure=KafkaBrokerReader(config.topic, client),
+                asked_after_failure=reader,
                 opens_later=self._exactly_once,
             )
         else:
@@ -364,6 +362,7 @@ class _Start:
                 config.hosts.refresh_freq_secs,
                 opens_later=self._exactly_once,
                 run_began=self._context.run_began,
+                several=config.choice().several,
                 on_topics=partial(self._follow, client),
             )
         self._open_partitions(coordinator, opener, client)
@@ -388,13 +387,6 @@ class _Start:
         ahead_s = max(asked_ms, default=0) / 1e3 - time.time()
         if ahead_s > 0:
             raise StopInTheFuture(str(self._config.choice()), ahead_s)
-
-    def _reader(self, zk_reader: ZkBrokerReader | None, client: KafkaClient) -> BrokerReader:
-        """Return what looks for partitions and leaders, but of StaticHosts."""
-        choice = self._config.choice()
-        if choice.several:
-            return KafkaTopicsReader(choice, client) if zk_reader is None else ZkTopicsReader(choice, zk_reader)
-        return zk_reader or KafkaBrokerReader(self._config.topic, client)
 
     def _follow(self, client: KafkaClient, topics: Iterable[str]) -> None:
         """Keep metadata of these topics and no others; name them when the group is joined again."""
@@ -547,7 +539,7 @@ class _Start:
             if not error.retriable:
                 raise
             return ()
-        return tuple(sorted(look.found)) if isinstance(look, SeveralTopics) else ()
+        return tuple(sorted(look.found))
 
     def _open_partitions(self, coordinator: PartitionCoordinator, opener: PartitionOpener, client: KafkaClient) -> None:
         """Poll until every partition is open. Raises SpoutCannotStart at the deadline."""

@@ -21,6 +21,7 @@ from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.net.sasl import Scram
 from streamlet.kafka.net.selector import FrameBuffer
 from streamlet.kafka.protocol.schema import INT16_LAYOUT, codec_of
+from streamlet.spouts.kafka.chosen_topics import ChosenTopics
 from streamlet.spouts.kafka.hosts import ZkBrokerReader
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.stores import offset_store
@@ -144,7 +145,9 @@ def read_nodes(frame: bytes, rng: random.Random) -> None:
             tree.nodes.setdefault("/".join(name.split("/")[: end + 1]), (b"", 0))
         tree.nodes[name] = (data, 0)
     background = SimpleNamespace(run=done)
-    reader = ZkBrokerReader("members", MemoryNodeStore(tree), cast(Any, background), "/brokers", "zk:2181")
+    reader = ZkBrokerReader(
+        ChosenTopics(("members",)), MemoryNodeStore(tree), cast(Any, background), "/brokers", "zk:2181"
+    )
     for _ in reader.get_current_brokers():
         pass
 

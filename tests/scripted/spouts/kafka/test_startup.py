@@ -15,6 +15,7 @@ from streamlet.components.context import TopologyContext
 from streamlet.coordination.node_store import NodeStoreUnavailable
 from streamlet.kafka.errors import BootstrapFailed
 from streamlet.spouts.kafka.activity import Background
+from streamlet.spouts.kafka.chosen_topics import ChosenTopics
 from streamlet.spouts.kafka.coordinator import KafkaCoordinator, StaticCoordinator
 from streamlet.spouts.kafka.errors import NoBrokers, NoUsableListener, SpoutCannotStart
 from streamlet.spouts.kafka.hosts import KafkaHosts, StaticHosts, ZkBrokerReader, ZkHosts
@@ -57,7 +58,7 @@ def nodes() -> MemoryNodeStore:
 @pytest.fixture
 def reader(nodes: MemoryNodeStore) -> Iterator[ZkBrokerReader]:
     background = Background("test", lambda: None)
-    yield ZkBrokerReader("t", nodes, background, "/brokers", "zk:2181")
+    yield ZkBrokerReader(ChosenTopics(("t",)), nodes, background, "/brokers", "zk:2181")
     background.close()
 
 

@@ -35,7 +35,6 @@ from streamlet.spouts.kafka.partition import (
     GlobalPartitionInformation,
     OffsetRange,
     Partition,
-    SeveralTopics,
 )
 from streamlet.spouts.kafka.partition_counters import PartitionCounters
 from streamlet.spouts.kafka.spout_fetcher import FailedFetch
@@ -61,10 +60,13 @@ class Reader:
         self.looks += 1
         for _ in range(self.polls):
             yield NextPoll()
+        if isinstance(self.error, NoSuchTopic):
+            return FoundTopics(missing={"t": self.error})
         if self.error is not None:
             raise self.error
         epochs = dict.fromkeys(self.leaders, self.leader_epoch)
-        return GlobalPartitionInformation("t", dict(self.leaders), self.by_position, self.topic_id, epochs)
+        info = GlobalPartitionInformation("t", dict(self.leaders), self.by_position, self.topic_id, epochs)
+        return FoundTopics({"t": info})
 
 
 class Made(SimpleNamespace):
@@ -137,6 +139,7 @@ class Rig:
         self.clock = ManualClock()
         self.reader, self.opener, self.closed = reader, Opener(), []
         self.connections = DynamicPartitionConnections(SimpleNamespace(disconnect=lambda broker: None))  # type: ignore[arg-type]
+        keys.setdefault("several", isinstance(reader, TopicsReader))
         keys.setdefault("refresh_interval_s", 60.0) if kind is not StaticCoordinator else None
         self.it = kind(
             Task(keys.pop("index", 0), keys.pop("count", 1)),
@@ -641,8 +644,8 @@ class TopicsReader(Reader):
             name: GlobalPartitionInformation(name, leaders, topic_id=self.topic_ids.get(name))
             for name, leaders in self.topics.items()
         }
-        missing = frozenset(self.named) - found.keys() - self.unclear.keys()
-        return SeveralTopics(found, missing, self.unclear)
+        gone = [name for name in self.named if name not in found and name not in self.unclear]
+        return FoundTopics(found, {name: NoSuchTopic(name, "says a", "topics") for name in gone}, self.unclear)
 
 
 def names(rig: Rig) -> list[str]:
@@ -715,6 +718,22 @@ def test_a_topic_that_is_missing_for_a_moment_or_unclear_keeps_its_partitions() 
     rig.it.refresh()
     rig.poll(3 * TOPIC_GONE_GRACE_S)
     assert names(rig) == ["a-0", "b-0"]
+
+
+def test_a_look_to_which_every_topic_is_unclear_has_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """As one that nobody answered: what is known stays, the log says so, and the next look comes soon."""
+    reader = TopicsReader({"a": {0: A}})
+    rig = Rig(reader).start()
+    gone = reader.topics.pop("a")
+    reader.unclear = {"a": NotLeaderOrFollower("a")}
+    rig.it.refresh()
+    rig.poll(3)
+    assert names(rig) == ["a-0"] and 3 < rig.reader.looks < 10 and "going on with what is known" in caplog.text
+    reader.topics["a"], reader.unclear = gone, {}
+    rig.poll(3)
+    looks = rig.reader.looks
+    rig.poll(30)
+    assert rig.reader.looks == looks
 
 
 def test_a_deleted_topics_partition_is_closed_once_what_is_open_is_finished(caplog: pytest.LogCaptureFixture) -> None:

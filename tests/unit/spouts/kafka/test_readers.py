@@ -26,9 +26,8 @@ from streamlet.spouts.kafka.hosts import (
     StaticBrokerReader,
     StaticHosts,
     ZkBrokerReader,
-    ZkTopicsReader,
 )
-from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation, SeveralTopics
+from streamlet.spouts.kafka.partition import Broker, FoundTopics, GlobalPartitionInformation
 from tests.memory_nodes import MemoryNodeStore
 
 PLAIN = {"listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"}, "version": 5, "host": None, "port": -1}
@@ -55,12 +54,7 @@ def nodes(brokers: dict[int, Any], leaders: dict[int, int], **topic: Any) -> Mem
 
 
 def look(store: MemoryNodeStore, background: Background, topic: str = "t") -> GlobalPartitionInformation:
-    activity = Activity(ZkBrokerReader(topic, store, background, "/brokers", "zk:2181").get_current_brokers())
-    while not activity.poll():
-        pass
-    found = activity.take()
-    assert isinstance(found, GlobalPartitionInformation)
-    return found
+    return look_at(ChosenTopics((topic,)), store, background).whole()[topic]
 
 
 def test_k1_endpoints_are_read_and_never_host_and_port(background: Background) -> None:
@@ -104,10 +98,9 @@ def test_k1_a_partition_without_a_leader_is_listed_without_one_from_kafkas_metad
         )
     )
     client: Any = SimpleNamespace(send=lambda _request: answer)
-    activity = Activity(KafkaBrokerReader("t", client).get_current_brokers())
+    activity = Activity(KafkaBrokerReader(ChosenTopics(("t",)), client).get_current_brokers())
     assert activity.poll()
-    found = activity.take()
-    assert isinstance(found, GlobalPartitionInformation)
+    found = activity.take().found["t"]
     assert found.leaders == {0: Broker("a", 9092), 1: None} and found.leader_epochs == {0: 3, 1: 3}
 
 
@@ -122,10 +115,10 @@ def test_a_topic_that_is_missing_is_answered_with_those_there_are() -> None:
         failed.fail(Disconnected("gone"))
         answers = [missing, second or failed]
         client: Any = SimpleNamespace(send=lambda _request, answers=answers: answers.pop(0))
-        looking = Activity(KafkaBrokerReader(name, client).get_current_brokers())
+        looking = Activity(KafkaBrokerReader(ChosenTopics((name,)), client).get_current_brokers())
         assert looking.poll()
         with pytest.raises(NoSuchTopic, match=re.escape(said)):
-            looking.take()
+            looking.take().whole()
     assert "There are late, orders. Create" in NoSuchTopic("zzz", "x", others=["orders", "late", "__x"]).message
 
 
@@ -146,7 +139,7 @@ def test_a_broker_without_a_listener_we_speak_is_said(background: Background) ->
 def test_k1_static_hosts_say_what_was_written() -> None:
     activity = Activity(StaticBrokerReader("t", StaticHosts({3: "a:1", 7: "b:2"})).get_current_brokers())
     assert activity.poll()
-    info = activity.take()
+    info = activity.take().found["t"]
     assert info.leaders == {3: Broker("a", 1), 7: Broker("b", 2)}
     assert info.by_position
 
@@ -180,15 +173,11 @@ def test_a_malformed_address_of_a_broker_is_told_with_the_brokers_name(address: 
         look(store, background)
 
 
-def look_at(choice: ChosenTopics, store: MemoryNodeStore, background: Background) -> SeveralTopics:
-    activity = Activity(
-        ZkTopicsReader(choice, ZkBrokerReader("", store, background, "/brokers", "zk:2181")).get_current_brokers()
-    )
+def look_at(choice: ChosenTopics, store: MemoryNodeStore, background: Background) -> FoundTopics:
+    activity = Activity(ZkBrokerReader(choice, store, background, "/brokers", "zk:2181").get_current_brokers())
     while not activity.poll():
         pass
-    found = activity.take()
-    assert isinstance(found, SeveralTopics)
-    return found
+    return activity.take()
 
 
 def test_several_topics_are_looked_at_by_name_or_by_pattern(background: Background) -> None:
@@ -196,7 +185,9 @@ def test_several_topics_are_looked_at_by_name_or_by_pattern(background: Backgrou
     for name in ("orders-eu", "orders-us", "__consumer_offsets"):
         store.create(f"/brokers/topics/{name}", json.dumps({"version": 3, "partitions": {"0": [1]}}).encode())
     named = look_at(ChosenTopics(("t", "gone"), several=True), store, background)
-    assert (list(named.found), named.missing) == (["t"], {"gone"})
+    assert (list(named.found), list(named.missing)) == (["t"], ["gone"])
     assert named.found["t"].leaders == {0: Broker("a", 9092)}
+    with pytest.raises(NoSuchTopic, match=r"'gone' does not exist .* correct `topics`"):
+        named.whole()
     matched = look_at(ChosenTopics((), "orders-.*|__.*", True), store, background)
-    assert (sorted(matched.found), matched.missing) == (["orders-eu", "orders-us"], frozenset())
+    assert (sorted(matched.found), matched.missing) == (["orders-eu", "orders-us"], {})
