@@ -19,9 +19,11 @@ from streamlet.kafka.net.connection_states import ConnectionState, ConnectionSta
 
 def connections(states: ConnectionStates) -> str:
     """Return a sentence with each connection's state and last error."""
+    # Any thread may ask. Each error is read once: the client's own thread may clear it in between.
+    seen = [(address, node.state, node.last_error) for address, node in list(states.all().items())]
     rows = [
-        f"{address} is {node.state.value}" + (f" ({node.last_error.message.rstrip('.')})" if node.last_error else "")
-        for address, node in list(states.all().items())  # other threads may ask too
+        f"{address} is {state.value}" + (f" ({error.message.rstrip('.')})" if error else "")
+        for address, state, error in seen
     ]
     return f"Connections: {'; '.join(rows)}." if rows else "No connection has been begun."
 

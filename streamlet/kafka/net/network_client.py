@@ -356,6 +356,8 @@ class NetworkClient:
 
     def _expire(self, outcomes: list[RequestOutcome], now: float) -> None:
         for address in self.states.setup_expired(now):
+            if address in self._lost:  # refused in this very poll: the next one ends it, once
+                continue
             oldest = self.in_flight.oldest(address)
             # A ready connection authenticates again after requests that the broker has still to answer. Until these
             # are answered, the time for the setup has not begun.
@@ -369,6 +371,8 @@ class NetworkClient:
             self._connection_lost(address, kind(reason), outcomes, now)
         # A late answer can no longer be told from the next one's: the whole connection goes.
         for address in self.in_flight.expired(now):
+            if address in self._lost:
+                continue
             self._selector.close(address)
             late = self.in_flight.first_expired(address, now)
             reason = f"no answer to {late.request.api_key.name} within {late.timeout_s:.3g} s"

@@ -38,7 +38,7 @@ from streamlet.kafka.producer.partitioners import (
     key_hash,
     other_partition,
 )
-from streamlet.kafka.producer.producer_batch import BatchState, ProducerBatch, Sequences, Settler
+from streamlet.kafka.producer.producer_batch import BatchState, ProducerBatch, Sequences, WaitGuard
 from streamlet.kafka.records.appending import HEADER_SIZE
 
 _MOST_KEYS = 16_384
@@ -161,13 +161,15 @@ class ReadyNodes:
     next_check_s: float = float("inf")
     """Seconds until time alone makes another one due."""
     leaderless: list[PartitionQueue] = field(default_factory=list)
+    every: bool = False
+    """Whether nothing lingers."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class RecordAccumulator:
     """The queues of all partitions, and every batch that is not finished.
 
-    ``may_send`` says whether a batch's partition is part of the transaction; ``settler`` is the thread that settles
+    ``may_send`` says whether a batch's partition is part of the transaction; ``wait_guard`` is the thread that settles
     the batches made here.
     """
 
@@ -179,7 +181,7 @@ class RecordAccumulator:
     sequences: Sequences | None
     _uniform: Callable[[], float]
     _may_send: Callable[[TopicPartition], bool] = lambda _tp: True
-    _settler: Settler | None = None
+    _wait_guard: WaitGuard | None = None
     _queues: dict[TopicPartition, PartitionQueue] = field(default_factory=dict)
     _active: dict[TopicPartition, PartitionQueue] = field(default_factory=dict)
     """Queues that have a batch: only these are looked at each turn, so that idle partitions cost nothing."""
@@ -269,7 +271,7 @@ class RecordAccumulator:
             memory,
             memory,
             transactional=self._settings.transactional,
-            settler=self._settler,
+            wait_guard=self._wait_guard,
         )
         queue.batches.append(batch)
         queue.open = batch
@@ -289,9 +291,8 @@ class RecordAccumulator:
 
         ``hurry``: nothing lingers. A broker is due when one of its partitions is; then the others may come along.
         """
-        found = ReadyNodes()
+        found = ReadyNodes(every=hurry or self.pool.exhausted or self.closed or self.flushes > 0)
         due: set[int] = set()
-        every = hurry or self.pool.exhausted or self.closed or self.flushes > 0
         for queue in self._rotated():
             if queue.muted:
                 continue
@@ -305,13 +306,38 @@ class RecordAccumulator:
                 found.next_check_s = min(found.next_check_s, wait)
                 continue
             found.nodes.setdefault(leader.node_id, []).append(queue)
-            wait = 0.0 if every or self._is_full(queue, head) or head.retry else self._linger_s(head, now_s)
+            wait = self._wait_s(queue, head, now_s, found.every)
             if wait <= 0:
                 due.add(leader.node_id)
             else:
                 found.next_check_s = min(found.next_check_s, wait)
         found.nodes = {node: queues for node, queues in found.nodes.items() if node in due}
         return found
+
+    def still_due(
+        self, found: ReadyNodes, queues: Iterable[PartitionQueue], cluster: Cluster, now_s: float
+    ) -> list[PartitionQueue]:
+        """Return a broker's queues for another request of this turn; [] where none is due.
+
+        When the next one is goes into ``found``.
+        """
+        # Rule: what stands behind a batch that was sent lingers like any other, and waits out its own back-off.
+        left: list[PartitionQueue] = []
+        due = False
+        for queue in queues:
+            if queue.muted or not queue.batches:
+                continue
+            head = queue.batches[0]
+            wait = self._back_off_s(head, cluster, now_s)
+            if wait <= 0:
+                left.append(queue)
+                wait = self._wait_s(queue, head, now_s, found.every)
+            due = due or wait <= 0
+            found.next_check_s = found.next_check_s if wait <= 0 else min(found.next_check_s, wait)
+        return left if due else []
+
+    def _wait_s(self, queue: PartitionQueue, head: ProducerBatch, now_s: float, every: bool) -> float:
+        return 0.0 if every or self._is_full(queue, head) or head.retry else self._linger_s(head, now_s)
 
     def _rotated(self) -> list[PartitionQueue]:
         """Return the active queues, each time from another one on."""

@@ -268,13 +268,11 @@ class Appender:
             else:
                 raw_keys = [None] * count if given is None else _serialized("key", self.key_serializer, topic, given)
                 at_once = self._direct and given is not None and partition is None and not extra
-                for at, key in enumerate(raw_keys):
-                    if at < len(taken):
-                        continue
+                while (at := len(taken)) < count:
                     if at_once and self._append_keyed(taken, topic, raw_keys, raws, timestamp):
                         continue
                     original = given[at] if given is not None and self.hashes_raw_keys else None
-                    taken.append(self.append(topic, key, raws[at], extra, timestamp, partition, original))
+                    taken.append(self.append(topic, raw_keys[at], raws[at], extra, timestamp, partition, original))
         except Exception as err:  # whatever it is, the caller must learn how many were taken
             told = _told(err, taken, count)
             if told is err:

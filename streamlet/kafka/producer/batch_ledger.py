@@ -8,14 +8,17 @@ ledger moves batches from state to state (``producer_batch``) and writes down th
 
 which the sender takes after each step. Callbacks and log handlers are the user's code, and may call the producer.
 
-A batch fails for one of four reasons, and for no other:
+A batch fails for one of five reasons, and for no other:
 
 1. its age passed ``delivery_timeout_ms``: queued (:class:`BatchExpired`, never sent) or in flight
    (:class:`OutcomeUnknown`; if an earlier try was sent, queued too) - :meth:`BatchLedger.expire`;
 2. its answer has an error that is not worth another try, or no try or no time is left: then with the answer's own
    error, as in Java - :func:`decide`;
 3. its transaction can only be aborted, and the batch is still queued - :meth:`BatchLedger.abort_queued`;
-4. the producer was closed by force, or its thread died - :meth:`BatchLedger.abort_all`.
+4. the producer has failed for good (fenced, or refused an id), and the batch is still queued - the same;
+5. the producer was closed by force, or its thread died - :meth:`BatchLedger.abort_all`.
+
+All are counted, and the log says so, but of the third: that is the end its user asked for, or hears of at the commit.
 
 Deliberately absent: a batch is never given up because a connection broke, a leader moved or metadata is missing. These
 cost a try at most; the age of the batch is the only limit.
@@ -231,8 +234,11 @@ class BatchLedger:
             "transaction is aborted and repeated."
         )
 
-    def abort_queued(self) -> None:
-        """Abort all queued batches while the transaction can only be aborted: no try would help."""
+    def abort_queued(self, now_s: float) -> None:
+        """Abort all queued batches where no try would help.
+
+        While the transaction can only be aborted, and once the producer has failed for good.
+        """
         manager = self._manager
         if manager is None or manager.state not in (
             ProducerState.FATAL_ERROR,
@@ -245,14 +251,18 @@ class BatchLedger:
             batch.abort(error)
             if self._sequences is not None:
                 self._sequences.failed(batch, error)
+            # A producer without transactions has no call that raises this: its user reads the log and the counters.
+            if manager.state is ProducerState.FATAL_ERROR:
+                self._count(batch, error, now_s)
             self._end(batch)
 
-    def abort_all(self, error: KafkaError) -> list[ProducerBatch]:
+    def abort_all(self, error: KafkaError, now_s: float) -> list[ProducerBatch]:
         """Abort every batch without an outcome, wherever it is, and return these: the producer has ended."""
         aborted = self._accumulator.incomplete
         self._accumulator.take_undrained()
         for batch in aborted:
             batch.abort(error)
+            self._metrics.failed(batch.topic_partition.topic, batch.count, now_s)  # its caller tells the log
             self._release(batch)
         # Those, and any whose callbacks a dying thread has left: a callback may have raised SystemExit.
         self.ended = _in_order(batch for batch in self._accumulator.live if not batch.fired)
@@ -287,11 +297,14 @@ class BatchLedger:
             self._sequences.failed(batch, error)
         if self._manager is not None:
             self._manager.batch_failed(error)
+        self._count(batch, error, now_s)
+        self._failed_try(batch.topic_partition.topic)
+        self._end(batch)
+
+    def _count(self, batch: ProducerBatch, error: KafkaError, now_s: float) -> None:
         topic = batch.topic_partition.topic
         self._metrics.failed(topic, batch.count, now_s)
         self.failures.append((topic, batch.count, error))
-        self._failed_try(topic)
-        self._end(batch)
 
     def _end(self, batch: ProducerBatch) -> None:
         self.ended.append(batch)

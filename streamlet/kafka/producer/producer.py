@@ -251,9 +251,10 @@ class Producer:
 
         ``timeout`` None: as long as the settings let it take. Records that are still open then fail with
         ProducerClosed, and their count is logged; an open transaction is aborted. Never hangs, may be called twice; in
-        a callback it does not wait, nor in a signal handler that interrupts a call of this producer: the records are
-        then sent afterwards, and the program's end waits for that. A ``with`` block that Ctrl-C or ``exit()`` leaves
-        waits at most 5 s; a wait of more than 2 s is explained in the log.
+        a signal handler that interrupts a call of this producer it does not wait: the records are then sent afterwards,
+        and the program's end waits for that, as it does for a few seconds when Ctrl-C interrupts this wait. In a
+        callback it gives open records up. A ``with`` block that Ctrl-C or ``exit()`` leaves waits at most 5 s; a wait
+        of more than 2 s is explained in the log.
         """
         sender = self._sender
         limit = self.config.delivery_timeout_s + self.config.request_timeout_ms / 1000
@@ -273,8 +274,14 @@ class Producer:
             if limit <= 0 or sender.is_own_thread:
                 sender.forced = True
             sender.wake()
-        if not sender.is_own_thread:
+        if sender.is_own_thread:
+            return
+        try:
             sender.end_within(limit)
+        except BaseException:
+            # Ctrl-C, or a signal handler that raises: the thread is a daemon, and nobody else waits for it now.
+            sender.leave(min(limit, HASTE_S))
+            raise
 
     def metrics(self) -> dict[str, object]:
         """Return the counts of :class:`ProducerMetrics`, and the memory and batches in use."""

@@ -59,8 +59,8 @@ class Waiter(Protocol):
         """Wait until the batch is over; False when ``timeout`` seconds came first."""
 
 
-class Settler(Protocol):
-    """The thread that settles a batch."""
+class WaitGuard(Protocol):
+    """Refuses a wait that could never end."""
 
     def check_wait(self) -> None:
         """Raise IllegalProducerState where waiting would keep the batch from being settled."""
@@ -123,7 +123,7 @@ class ProducerBatch:
     """The size that it may grow to without asking."""
     _: KW_ONLY
     transactional: bool = False
-    settler: Settler | None = None
+    wait_guard: WaitGuard | None = None
     state: BatchState = BatchState.QUEUED
     ends_as: BatchState = BatchState.FAILED
     """What GIVEN_UP becomes when the request ends: FAILED or ABORTED."""
@@ -298,7 +298,9 @@ class ProducerBatch:
 
         In order, with its age, sequences and callbacks. Each has at least one record, even where that is larger.
         """
-        made = self._parts_of(target_size)
+        # At once, when all are made: a future that looks for its part meanwhile takes no lock.
+        self.children = self._parts_of(target_size)
+        made = [part for _first, part in self.children]
         sequence = self.base_sequence
         for part in made:
             part.record_count = len(part.parts)
@@ -316,8 +318,9 @@ class ProducerBatch:
         self.forget_records()
         return made
 
-    def _parts_of(self, target_size: int) -> list[ProducerBatch]:
-        made: list[ProducerBatch] = []
+    def _parts_of(self, target_size: int) -> list[tuple[int, ProducerBatch]]:
+        """Return parts, each with the place of its first record."""
+        made: list[tuple[int, ProducerBatch]] = []
         current: ProducerBatch | None = None
         for index, record in enumerate(self.parts):
             timestamp = self.base_timestamp + timestamp_delta_of(record)
@@ -330,11 +333,10 @@ class ProducerBatch:
                     timestamp,
                     self.created_s,
                     transactional=self.transactional,
-                    settler=self.settler,
+                    wait_guard=self.wait_guard,
                 )
                 current.pinned, current.keyed = self.pinned, self.keyed
-                made.append(current)
-                self.children.append((index, current))
+                made.append((index, current))
                 moved = shifted_record(record, self.base_timestamp - timestamp, 0)
             current.append(moved, timestamp)
         return made
@@ -423,13 +425,13 @@ class Sequences:
         return wanted and not any(batch.on_wire for row in rows for batch in row.in_flight)
 
     def set_id(self, producer_id: int, producer_epoch: int) -> None:
-        """Take the broker's id. Partitions begin at 0 again when nothing is in flight there."""
+        """Take the broker's id; sequences begin at 0 again, of a partition in flight at its next batch."""
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
         if self.transactional:
             self._partitions.clear()
             self._to_bump.clear()
             self._unresolved.clear()
-        self._restart(self._to_bump)
+        self._restart_bumped()
 
     def of(self, tp: TopicPartition) -> PartitionSequences:
         """Return the partition's row, of this epoch unless something is in flight."""
@@ -475,7 +477,8 @@ class Sequences:
         if (batch.producer_id, batch.producer_epoch) == (row.producer_id, row.producer_epoch):
             if row.last_acked == _NONE_ACKED or (batch.last_sequence - row.last_acked) & 0x7FFFFFFF < 1 << 30:
                 row.last_acked = batch.last_sequence
-            row.last_acked_offset = max(row.last_acked_offset, batch.base_offset + batch.count - 1)
+            if batch.base_offset != UNKNOWN_OFFSET:  # a duplicate is acknowledged without its place
+                row.last_acked_offset = max(row.last_acked_offset, batch.base_offset + batch.count - 1)
 
     def failed(self, batch: ProducerBatch, error: KafkaError | None) -> None:
         """Note that a batch is given up: it leaves a gap, and its sequences are not used again."""
@@ -561,15 +564,16 @@ class Sequences:
             self.producer_id = self.producer_epoch = NO_ID
             return False
         self.producer_epoch += 1
-        self._restart(self._to_bump)
+        self._restart_bumped()
         return True
 
-    def _restart(self, partitions: set[TopicPartition]) -> None:
-        for tp in partitions:
+    def _restart_bumped(self) -> None:
+        """Begin the sequences of partitions that asked for it at 0 again."""
+        for tp in self._to_bump:
             row = self._partitions.get(tp)
             if row is not None:
                 row.restart(self.producer_id, self.producer_epoch)
-        self._to_bump = set()
+        self._to_bump.clear()
 
     def _is_stale(self, row: PartitionSequences) -> bool:
         return (row.producer_id, row.producer_epoch) != (self.producer_id, self.producer_epoch)

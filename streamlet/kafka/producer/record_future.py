@@ -24,7 +24,7 @@ from streamlet.base.errors import WrongArgument
 from streamlet.kafka.arguments import seconds
 from streamlet.kafka.errors import ClientTimeout, KafkaError, copy_of
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.producer.errors import IllegalProducerState
+from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
 from streamlet.kafka.producer.producer_batch import UNKNOWN_OFFSET, Callback, ProducerBatch, Waiter
 
 _log = logging.getLogger(__name__)
@@ -67,12 +67,18 @@ class SenderThread(threading.Thread):
     def __init__(self, holds_lock: Callable[[], bool], target: Callable[[], None], name: str) -> None:
         super().__init__(target=target, name=name, daemon=True)
         self._holds_lock = holds_lock
+        self._pid = os.getpid()
 
     def check_wait(self) -> None:
         """Raise IllegalProducerState in a thread that would wait for itself.
 
-        That is this one, and one that holds its producer's lock.
+        That is this one, and one that holds its producer's lock. Raise ProducerClosed in a forked child.
         """
+        if os.getpid() != self._pid:
+            raise ProducerClosed(
+                "get() of a record that is still open was called in a fork of its process: only the parent hears how "
+                "it ends. Wait for it there, or before the fork."
+            )
         if threading.current_thread() is self:
             raise IllegalProducerState(
                 "get() of a record that is still open was called in a callback of the same producer: the thread that "
@@ -156,8 +162,8 @@ class FutureRecordMetadata:
         return _metadata(batch, index, self._timestamp)
 
     def _wait(self, timeout: float | None) -> tuple[ProducerBatch, int]:
-        if self._batch.settler is not None:
-            self._batch.settler.check_wait()
+        if self._batch.wait_guard is not None:
+            self._batch.wait_guard.check_wait()
         deadline = None if timeout is None else time.monotonic() + seconds(timeout)
         while True:
             batch, index = self._place()
@@ -312,7 +318,9 @@ def _run(batch: ProducerBatch, row: Callback) -> bool:
         return True
     try:
         call(batch.error if batch.error is not None else _metadata(batch, index, timestamp))
-    except Exception:  # noqa: BLE001 - foreign code: its fault must not cost other records, nor the producer's thread
+    except BaseException:  # noqa: BLE001 - foreign code: its fault must not cost other records, nor this thread
+        # Rule: SystemExit and its kin as well. In this thread they end no program; raised on they would end the thread,
+        # and every other future, flush and close would wait for it.
         _log.exception("a callback of a record for %s raised", batch.topic_partition)
         return False
     return True

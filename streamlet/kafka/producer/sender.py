@@ -105,8 +105,8 @@ class Sender:
         self.closing = False
         self.forced = False
         """The thread must give up open batches, and end now."""
-        self.over = False
-        """The thread has done all it will do."""
+        self._done = threading.Event()
+        """Set once the thread has done all it will do."""
         self.at_exit: Callable[[], None] | None = None
         """The hook at the program's end, where nobody else waits for this thread. Written by :meth:`leave`."""
         self.died: BaseException | None = None
@@ -222,10 +222,19 @@ class Sender:
         """Start the thread; once, before the first record."""
         self._thread.start()
 
+    @property
+    def over(self) -> bool:
+        """Whether the thread has done all it will do."""
+        return self._done.is_set()
+
     def join(self, timeout_s: float | None) -> bool:
         """Wait for the thread's end; True when it has ended."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        # Rule: by an event, not by Thread.join alone. A signal handler that raises within Thread.join makes Python 3.11
+        # take the thread for ended, and a second close() would return at once, with records on their way.
+        if not self._done.wait(timeout_s):
+            return False
+        self._thread.join()
+        return True
 
     def end_within(self, limit_s: float) -> None:
         """Wait for the thread's end; after ``limit_s`` seconds give open batches up.
@@ -297,10 +306,12 @@ class Sender:
             self.died = err
             raise
         finally:
-            self._end()
-            self.over = True
-            if self.at_exit is not None:
-                atexit.unregister(self.at_exit)
+            try:
+                self._end()
+            finally:
+                self._done.set()
+                if self.at_exit is not None:
+                    atexit.unregister(self.at_exit)
 
     def _begin_last_abort(self) -> None:
         with self.lock:
@@ -323,22 +334,24 @@ class Sender:
         with self.lock:
             self.closing = self.forced = True
             gone = self._closed_error()
-            aborted = self.ledger.abort_all(gone)
-        self._run_callbacks()
-        self._tell_log()
-        if aborted:
-            _log.warning(
-                "the producer was closed with %d records not acknowledged, of %s: their outcome is unknown.",
-                sum(batch.count for batch in aborted),
-                ", ".join(sorted({batch.topic_partition.topic for batch in aborted})),
-            )
-        self.client.close()
-        # Only now is their memory free: until its connection was closed, a socket could still send from a batch.
-        with self.lock:
-            self.ledger.release_all(aborted)
-            if self.manager is not None and self.manager.result is not None:
-                self.manager.result.settle(gone)
-            self.changed.notify_all()
+            aborted = self.ledger.abort_all(gone, self.clock.monotonic())
+        try:
+            self._run_callbacks()
+            self._tell_log()
+            if aborted:
+                _log.warning(
+                    "the producer was closed with %d records not acknowledged, of %s: their outcome is unknown.",
+                    sum(batch.count for batch in aborted),
+                    ", ".join(sorted({batch.topic_partition.topic for batch in aborted})),
+                )
+        finally:
+            self.client.close()
+            # Only now is their memory free: until its connection was closed, a socket could still send from a batch.
+            with self.lock:
+                self.ledger.release_all(aborted)
+                if self.manager is not None:
+                    self.manager.end(gone)
+                self.changed.notify_all()
 
     def _closed_error(self) -> KafkaError:
         if self.died is not None:
@@ -362,7 +375,7 @@ class Sender:
         with self.lock:
             self._has_work = False
             self._refresh_topics()
-            self.ledger.abort_queued()
+            self.ledger.abort_queued(now)
             self.ledger.settle_sequences()
             asked = self._next_ask(now)
             hurry = self.manager is not None and self.manager.hurries
@@ -500,6 +513,7 @@ class Sender:
             while until <= 0:
                 with self.lock:
                     batches = self.ledger.drain(queues, cluster)
+                    queues = self.accumulator.still_due(ready, queues, cluster, now)
                 if not batches:
                     break
                 self._send_batches(batches, broker)

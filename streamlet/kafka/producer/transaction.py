@@ -33,7 +33,12 @@ from enum import Enum
 from typing import Any
 
 from streamlet.base.backoff import Backoff
-from streamlet.kafka.broker_errors import ConcurrentTransactions, OperationNotAttempted, error_class
+from streamlet.kafka.broker_errors import (
+    ConcurrentTransactions,
+    CoordinatorNotAvailable,
+    OperationNotAttempted,
+    error_class,
+)
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
 from streamlet.kafka.client.leader_requests import partition_rows
 from streamlet.kafka.errors import AuthenticationFailed, BrokerError, Disconnected, KafkaError, MalformedFrame, copy_of
@@ -258,8 +263,8 @@ class TransactionManager:
 
     def error_of_batch(self, tp: TopicPartition, error: KafkaError) -> KafkaError:
         """Return the error that the records of a failed batch get: one name for every fencing."""
-        # A leader answers a fenced producer with InvalidProducerEpoch. Here it can mean nothing else: with a
-        # transactional id epochs rise by the coordinator alone, and never while a batch of the old one is unanswered.
+        # A leader answers a fenced producer with InvalidProducerEpoch. Another producer raised the epoch, or the
+        # coordinator when the transaction took too long: the records are in no transaction that can be committed.
         if not self.is_transactional or not ask.is_fencing(type(error)):
             return error
         return ask.fenced(type(error), f"Writing to topic {tp.topic!r}, partition {tp.partition}", self._id)
@@ -300,6 +305,12 @@ class TransactionManager:
         self._go(ProducerState.INITIALIZING if self._bump else ProducerState.READY)
         self._settle()
         return self._bump
+
+    def end(self, gone: KafkaError) -> None:
+        """Take in that the thread has ended: nothing will be asked any more."""
+        if self.state is not ProducerState.FATAL_ERROR:
+            self._fail_for_good(gone)
+        self._settle(gone)
 
     def _settle(self, error: KafkaError | None = None) -> None:
         if self.result is not None:
@@ -434,6 +445,9 @@ class TransactionManager:
             self._initialized(response.producer_id, response.producer_epoch)
         elif asked.kind is RequestKind.ADD_OFFSETS and self._offsets:
             self._offsets[0].added = True
+        elif asked.kind is RequestKind.COMMIT_OFFSETS and self._offsets[0].offsets:
+            # An offset that the answer leaves out is not stored: without it the commit would be less than was asked.
+            self._back_off(now_s)
         elif asked.kind is RequestKind.COMMIT_OFFSETS:
             self._offsets.pop(0).result.settle()
         elif asked.kind is RequestKind.END:
@@ -469,7 +483,12 @@ class TransactionManager:
             pending.offsets = {tp: row for tp, row in pending.offsets.items() if rows.get(tp, BrokerError) is not None}
             what = f"Storing the offset of %s for group {pending.group.group_id!r}"
         else:
-            return error_class(response.error_code), ""
+            fault = error_class(response.error_code)
+            finds = asked.kind in (RequestKind.FIND_COORDINATOR, RequestKind.FIND_GROUP_COORDINATOR)
+            # An answer without a usable address names no coordinator either.
+            if fault is None and finds and (response.node_id < 0 or not 0 < response.port < 1 << 16):
+                fault = CoordinatorNotAvailable
+            return fault, ""
         # A partition to be added was passed over because another one was refused, and is asked for again. Offsets that
         # were not attempted are not stored: for them it is an error.
         passed_over = OperationNotAttempted if asked.kind is RequestKind.ADD_PARTITIONS else None

@@ -12,7 +12,13 @@ from streamlet.base.backoff import Backoff
 from streamlet.base.errors import SettingError
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
 from streamlet.kafka.settings import foreign_names
-from streamlet.kafka.settings.security import SECRETS, SecuritySettings, TokenProvider, check_security
+from streamlet.kafka.settings.security import (
+    SECRETS,
+    SecuritySettings,
+    TokenProvider,
+    check_security,
+    fits_a_request,
+)
 
 _INT32 = (1 << 31) - 1
 _INT64 = (1 << 63) - 1
@@ -200,8 +206,11 @@ class ClientConfig(SecuritySettings):
                 raise SettingError(f"{name} = {value!r} must be a whole number of at most {most}.")
         elif kind == "bool" and not isinstance(value, bool):
             raise SettingError(f"{name} = {value!r} must be True or False.")
-        elif kind == "str" and optional in ("", "None") and not isinstance(value, str):
-            raise SettingError(f"{name} = {value!r} must be a string.")
+        elif kind == "str" and optional in ("", "None"):
+            if not isinstance(value, str):
+                raise SettingError(f"{name} = {value!r} must be a string.")
+            if not name.startswith("ssl_") and not fits_a_request(value):
+                raise SettingError(f"{name} = {value[:60]!r} must be at most 32767 bytes of UTF-8.")
 
     def brokers(self) -> tuple[Broker, ...]:
         """Return the bootstrap addresses as brokers without an id."""

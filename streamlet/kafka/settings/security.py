@@ -99,6 +99,14 @@ def security_of(settings: SecuritySettings) -> dict[str, object]:
     return {row.name: getattr(settings, row.name) for row in dataclasses.fields(SecuritySettings)}
 
 
+def fits_a_request(text: str) -> bool:
+    """Return whether a string can be written into a request: UTF-8, with a length of 16 bits."""
+    try:
+        return len(text.encode()) < 1 << 15
+    except UnicodeEncodeError:  # half of a pair, as a byte that was no UTF-8 becomes in os.environ
+        return False
+
+
 def check_security(settings: SecuritySettings) -> None:
     """Raise SettingError for a wrong or contradictory setting. Reads no file."""
     protocol = settings.security_protocol
@@ -110,6 +118,12 @@ def check_security(settings: SecuritySettings) -> None:
         if value is not None and (not isinstance(value, str) or not value):
             shown = "its value" if name in SECRETS else repr(value)
             raise SettingError(f"{name}: {shown} must be a string that is not empty.")
+        if value is not None and name in _SASL and not fits_a_request(value):
+            shown = "its value" if name in SECRETS else repr(value[:60])
+            raise SettingError(
+                f"{name}: {shown} must be at most 32767 bytes of UTF-8. From an environment variable or a file it may "
+                "have come in another encoding."
+            )
     if not isinstance(settings.ssl_check_hostname, bool):
         raise SettingError(f"ssl_check_hostname = {settings.ssl_check_hostname!r} must be True or False.")
     limit = settings.sasl_login_read_timeout_ms

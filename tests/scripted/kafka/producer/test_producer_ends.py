@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from streamlet.kafka.errors import ClientTimeout
+from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
 from streamlet.kafka.protocol.messages.transactions import InitProducerIdResponse
 from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
+from tests.scripted.fake_broker import SILENCE
+from tests.scripted.fake_cluster import FakeCluster
 from tests.scripted.kafka.producer.scripted import scripted, until
 
 _DROPPED = """
@@ -189,3 +192,110 @@ def test_get_is_refused_in_a_callback_of_its_own_producer_alone() -> None:
         producer.send("t", b"x").add_callback(relay)
         producer.flush(PATIENCE_S)
         assert heard == [0]
+
+
+def test_a_callback_that_calls_exit_costs_no_other_record_and_no_thread(caplog: pytest.LogCaptureFixture) -> None:
+    """Also while the producer ends: what waits there would wait for ever."""
+    with scripted({"t": 3}) as (broker, _log, producer):
+        heard: list[int] = []
+        for number in range(3):
+            record = producer.send("t", b"x", partition=number)
+            record.add_callback(lambda _metadata: sys.exit(1)).add_callback(lambda row: heard.append(row.partition))
+        producer.flush(PATIENCE_S)
+        assert sorted(heard) == [0, 1, 2] and producer.metrics()["callback_errors"] == 3
+        broker.on(ApiKey.PRODUCE, SILENCE)
+        open_ones = [producer.send("t", b"y", partition=number) for number in range(3)]
+        for record in open_ones:
+            record.add_errback(lambda _error: sys.exit(1))
+        producer.close(0.2)
+        assert all(record.failed() for record in open_ones)
+        assert "a callback of a record for t-0 raised" in caplog.text
+
+
+_INTERRUPTED = """
+import logging, signal, sys, time
+from streamlet.kafka import Producer
+
+def interrupt(number, frame):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+producer = Producer(bootstrap_servers=sys.argv[1])
+producer.send("t", b"interrupted")
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+try:
+    producer.close()
+except KeyboardInterrupt:
+    began = time.monotonic()
+    producer.close(0.3)
+    print("waited" if time.monotonic() - began > 0.2 else "returned at once", flush=True)
+"""
+
+
+def test_a_close_that_ctrl_c_interrupts_loses_nothing_in_silence() -> None:
+    """A second close waits as it says, and what is given up then is told."""
+    with scripted() as (broker, _log, _producer):
+        held = threading.Event()
+
+        def slow(_request: Any) -> InitProducerIdResponse:
+            held.wait(PATIENCE_S)
+            return InitProducerIdResponse(error_code=0, producer_id=500, producer_epoch=0)
+
+        until(lambda: broker.seen(ApiKey.INIT_PRODUCER_ID))
+        broker.on(ApiKey.INIT_PRODUCER_ID, slow)
+        ended = _run(_INTERRUPTED, broker.address)
+        held.set()
+        assert (ended.returncode, ended.stdout) == (0, "waited\n")
+        assert "closed with 1 records not acknowledged, of t" in ended.stderr
+
+
+def test_what_a_close_that_ctrl_c_interrupts_has_is_sent_before_the_program_ends() -> None:
+    with scripted() as (broker, log, _producer):
+
+        def slow(_request: Any) -> InitProducerIdResponse:
+            threading.Event().wait(1.0)
+            return InitProducerIdResponse(error_code=0, producer_id=500, producer_epoch=0)
+
+        until(lambda: broker.seen(ApiKey.INIT_PRODUCER_ID))
+        broker.on(ApiKey.INIT_PRODUCER_ID, slow)
+        ended = _run(_INTERRUPTED.replace("producer.close(0.3)", "pass"), broker.address)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert log.values == {("t", 0): [b"interrupted"]}
+
+
+def test_records_of_a_producer_that_is_refused_an_id_are_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Their futures may have nobody who looks at them."""
+    with FakeCluster({"t": 1}) as cluster:
+        gate = threading.Event()
+
+        def refuse(_request: Any) -> InitProducerIdResponse:
+            gate.wait(PATIENCE_S)
+            return InitProducerIdResponse(error_code=31, producer_id=-1, producer_epoch=-1)
+
+        cluster.broker.on(ApiKey.INIT_PRODUCER_ID, refuse)
+        producer = Producer(bootstrap_servers=cluster.broker.address)
+        futures = producer.send_many("t", [b"x"] * 10)
+        gate.set()
+        producer.flush(PATIENCE_S)
+        found = producer.metrics()
+        producer.close(1)
+        assert all(future.failed() for future in futures)
+        assert (found["records_failed"], found["failed_by_topic"]) == (10, {"t": 10})
+        assert "10 records for topic 't' failed: " in caplog.text
+
+
+def test_a_transaction_without_waiting_ends_with_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bolt that asks whether its commit has ended would ask for ever."""
+    monkeypatch.setattr(threading, "excepthook", lambda _args: None)
+    with scripted(transactional_id="x") as (_broker, _log, producer):
+        steps = producer.transaction_steps(lambda: None)
+        steps.initialize()
+        until(steps.ended)
+        steps.begin()
+        producer.send("t", b"x")
+        monkeypatch.setattr(producer._sender.ledger, "settle_sequences", lambda: 1 / 0)
+        producer._sender.client.wakeup()
+        until(lambda: producer._sender.over)
+        assert steps.is_lost and isinstance(steps.error, ProducerClosed)
+        with pytest.raises(ProducerClosed, match="ZeroDivisionError"):
+            steps.commit([])

@@ -63,6 +63,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
         ({"security_protocol": "SASL_SSL", **SASL, "sasl_plain_password": None}, "needs sasl_plain_password"),
         ({"security_protocol": "SASL_SSL", **SASL, "sasl_plain_password": 77}, "its value must be a string"),
         ({"security_protocol": "SASL_SSL", **SASL, "sasl_plain_password": "a\0b"}, "NUL character"),
+        (
+            {"security_protocol": "SASL_SSL", **SASL, "sasl_plain_password": "a\udcff"},
+            "its value must be at most 32",
+        ),
         ({"security_protocol": "SASL_SSL", **SASL, "sasl_mechanism": "SCRAM-SHA256"}, "nearest one is SCRAM-SHA-256"),
         ({"security_protocol": "SASL_SSL", **SASL, "sasl_mechanism": "GSSAPI"}, "choose from PLAIN, SCRAM-SHA-256"),
         (GRANT, "sasl_mechanism is given, but security_protocol = 'PLAINTEXT' asks for no user"),

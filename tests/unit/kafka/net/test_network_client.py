@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streamlet.base.clock import ManualClock
-from streamlet.kafka.errors import Disconnected, KafkaError, RequestTimedOut, UnsupportedVersion
+from streamlet.kafka.errors import Disconnected, KafkaError, RequestTimedOut, TokenFailed, UnsupportedVersion
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Address, Broker
 from streamlet.kafka.metadata.metadata import Metadata
@@ -265,3 +265,22 @@ def test_c8_a_listener_may_send_disconnect_and_wait_for_another_thread_for_none_
     assert len(client.pending_completions) == 1 and not unknown.done, "send() resolves nothing by itself"
     client.poll(0.0)
     assert unknown.failed and not client.pending_completions
+
+
+@pytest.mark.parametrize("late", ["its setup", "a request"])
+def test_a_connection_that_is_refused_and_late_in_one_poll_ends_once(
+    late: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ended twice, it would have died of a state that it cannot be in, and the client with it."""
+    rig = Rig(monkeypatch)
+    broker = rig.ready("bootstrap") if late == "a request" else rig.connecting("bootstrap")
+    future: RequestFuture[Any] = RequestFuture()
+    if late == "a request":
+        rig.client.send(QUESTION, broker, future, timeout_s=1.0)
+    rig.client._setups.refused[broker.address] = TokenFailed("no token")
+    rig.selector.lasts_s = 3600.0
+    for _ in range(3):
+        rig.client.poll(0.0)
+    assert rig.client.states.get(broker.address).state is ConnectionState.DISCONNECTED
+    assert isinstance(rig.client.states.get(broker.address).last_error, TokenFailed)
+    assert late != "a request" or isinstance(future.exception, Disconnected)

@@ -88,6 +88,40 @@ def test_a_batch_waits_for_linger_unless_it_is_full_or_somebody_hurries() -> Non
     assert ready_nodes(made, 0.4) == {1: [0]}
 
 
+def test_what_stands_behind_a_full_batch_lingers_like_any_other() -> None:
+    """A second request of the same turn takes it along only where one of the broker's partitions is due."""
+    made = accumulator(linger_s=1.0)
+    append(made, 0, b"x" * BATCH, 0.0)
+    made.queue(TopicPartition("t", 0)).open = None
+    append(made, 0, b"just begun", 0.2)
+    found = made.ready(cluster(), 0.4)
+    queues = found.nodes[1]
+    assert len(made.drain(queues, cluster())) == 1
+    assert made.still_due(found, queues, cluster(), 0.4) == [] and round(found.next_check_s, 6) == 0.8
+    append(made, 2, b"x" * BATCH, 0.4)
+    made.queue(TopicPartition("t", 2)).open = None
+    both = [*queues, made.queue(TopicPartition("t", 2))]
+    assert made.still_due(found, both, cluster(), 0.4) == both, "it comes along"
+    assert made.still_due(made.ready(cluster(), 0.4, hurry=True), queues, cluster(), 0.4) == queues
+
+
+def test_what_stands_behind_a_batch_that_was_sent_again_waits_out_its_own_back_off() -> None:
+    made = accumulator()
+    queues = [made.queue(TopicPartition("t", 0))]
+    first = append(made, 0, b"x", 0.0)
+    queues[0].open = None
+    second = append(made, 0, b"y", 0.0)
+    for _ in range(2):
+        made.drain(queues, cluster())
+    assert first is not None and second is not None
+    for sent, when in ((first, 0.0), (second, 5.0)):
+        sent._batch.answered()
+        made.reenqueue(sent._batch, when)
+    found = made.ready(cluster(), 5.0)
+    assert made.drain(found.nodes[1], cluster()) == [first._batch]
+    assert made.still_due(found, queues, cluster(), 5.0) == [] and found.next_check_s > 0
+
+
 def test_batches_grow_while_the_sender_is_busy_and_no_further_than_allowed() -> None:
     """batch_size makes a batch due; it takes more until it is drained, up to growth times as much."""
     made = accumulator(growth=4)

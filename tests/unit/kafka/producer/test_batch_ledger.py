@@ -170,9 +170,10 @@ def test_the_end_of_the_producer_ends_every_batch_wherever_it_is() -> None:
     done, flying = books.sent(), books.sent()
     books.answer(done, None)
     queued = books.batch()
-    assert books.ledger.abort_all(GONE) == [flying, queued]
+    assert books.ledger.abort_all(GONE, 0.0) == [flying, queued]
     assert books.ledger.ended == [done, flying, queued]
     assert (flying.state, queued.state) == (BatchState.GIVEN_UP, BatchState.ABORTED)
+    assert books.metrics.failed_by_topic == {"t": 2}
     assert books.accumulator.pool.in_use == 200, "the socket may still send from the one on the wire"
     books.ledger.release_all([flying, queued])
     assert flying.state is BatchState.ABORTED and books.accumulator.pool.in_use == 0 and not books.ledger.on_wire
@@ -185,7 +186,7 @@ def test_e4_at_the_end_the_parts_of_a_split_batch_come_before_younger_ones_in_fl
     books.answer(large, MessageTooLarge())
     parts = list(books.accumulator.queue(TP).batches)
     queued = books.batch()
-    books.ledger.abort_all(GONE)
+    books.ledger.abort_all(GONE, 0.0)
     assert books.ledger.ended == [*parts, flying, queued]
 
 
@@ -194,7 +195,7 @@ def test_e3_a_success_after_an_abort_is_told_of_and_counted_and_changes_nothing(
     books = Books()
     batch = books.sent(2)
     future = FutureRecordMetadata(batch, 1, 0)
-    assert books.ledger.abort_all(GONE) == [batch]
+    assert books.ledger.abort_all(GONE, 0.0) == [batch]
     run_callbacks(batch)
     books.answer(batch, None)
     assert batch.state is BatchState.ABORTED and batch.error is GONE and batch.base_offset == -1

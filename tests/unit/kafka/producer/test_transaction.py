@@ -26,6 +26,7 @@ from streamlet.kafka.protocol.messages.transactions import (
     EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -521,3 +522,36 @@ def test_offsets_that_were_not_attempted_are_not_stored(version: int) -> None:
     offsets = manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
     far.run()
     assert offsets.done and "OperationNotAttempted" in str(offsets.error)
+
+
+def test_an_offset_that_the_answer_leaves_out_is_asked_for_again() -> None:
+    """Without it the commit would be less than was asked."""
+
+    class Forgetful(Coordinator):
+        def answer(self, kind: RequestKind, request: Any, code: int) -> Any:
+            if kind is not RequestKind.COMMIT_OFFSETS:
+                return super().answer(kind, request, code)
+            topic = request.topics[0]
+            part = TxnOffsetCommitResponsePartition(partition_index=topic.partitions[0].partition_index, error_code=0)
+            return TxnOffsetCommitResponse(topics=(TxnOffsetCommitResponseTopic(name="t", partitions=(part,)),))
+
+    far = Forgetful()
+    rows = {TopicPartition("t", number): OffsetAndMetadata(5 + number) for number in range(3)}
+    result = far.in_transaction().send_offsets(rows, ConsumerGroupMetadata("g", 3, "m"))
+    far.run()
+    asked = [one for one in far.requests if isinstance(one, TxnOffsetCommitRequest)]
+    assert [[row.partition_index for row in one.topics[0].partitions] for one in asked] == [[0, 1, 2], [1, 2], [2]]
+    assert result.done and result.error is None
+
+
+@pytest.mark.parametrize(("node", "port"), [(-1, 9092), (1, 0), (1, 70_000)])
+def test_a_coordinator_without_a_usable_address_is_looked_for_again(node: int, port: int) -> None:
+    class Lost(Coordinator):
+        def answer(self, kind: RequestKind, request: Any, code: int) -> Any:
+            if kind is not RequestKind.FIND_COORDINATOR or len(self.asked) > 2:
+                return super().answer(kind, request, code)
+            return FindCoordinatorResponse(error_code=0, node_id=node, host="h", port=port)
+
+    far = Lost()
+    far.manager.begin_initialize()
+    assert far.run() == [*[RequestKind.FIND_COORDINATOR] * 3, RequestKind.INIT_PRODUCER_ID]

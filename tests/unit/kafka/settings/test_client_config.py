@@ -51,6 +51,8 @@ def test_servers_may_stand_in_one_string_and_in_brackets() -> None:
         ({"bootstrap_servers": "h:1", "metadata_max_age_ms": -2}, "whole number of at least -1"),
         ({"bootstrap_servers": "h:1", "metadata_recovery_strategy": "no"}, "choose from rebootstrap, none"),
         ({"bootstrap_servers": "h:1", "client_id": 5}, "client_id = 5 must be a string"),
+        ({"bootstrap_servers": "h:1", "client_id": "a\ud800"}, "client_id = 'a\\ud800' must be at most 32767 bytes of"),
+        ({"bootstrap_servers": "h:1", "client_id": "x" * 40_000}, "must be at most 32767 bytes of UTF-8"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name_with_a_remedy(settings: dict[str, object], words: str) -> None:
