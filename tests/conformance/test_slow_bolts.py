@@ -147,7 +147,9 @@ def test_a_run_of_a_slow_bolt_that_is_ended_by_time_leaves_nothing_open(
 
 
 @pytest.mark.spark
-def test_a_slow_bolt_on_executors_gets_every_tuple_once(tmp_path: Path) -> None:
-    """The same workers, so one case stands for all."""
-    ran = Ran(tmp_path, "spark", 2, "OneSlow", slow__count=600)
-    assert ran.all_once(600)
+def test_a_slow_bolt_on_executors_gets_every_tuple_once_and_soon_where_a_target_is_set(tmp_path: Path) -> None:
+    """The same workers, so one case stands for all. All queued at once, half would wait for half of the work."""
+    settings = {"topology__message__timeout__secs": 30.0, "streamlet__queue__target__secs": 0.1}
+    ran = Ran(tmp_path, "spark", 2, "OneSlow", slow__count=1000, **settings)
+    assert ran.all_once(1000)
+    assert ran.waits[len(ran.waits) // 2] * 4 < ran.work_s
