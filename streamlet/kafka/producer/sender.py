@@ -467,15 +467,14 @@ class Sender:
     def _next_ask(self, now: float) -> TransactionRequest | None:
         if self.manager is None:
             return None
-        before = self.manager.state
         self._learn_version(self.manager)
-        asked = self.manager.next_ask(now, self.manager.hurries and self.ledger.is_settled)
-        # A transaction that no broker had to be told of has just ended. No answer will wake the thread for the next
-        # turn, and it would sleep for as long as the settings allow, with close() waiting for it.
-        if self.manager.state is not before:
+        settled = self.manager.hurries and self.ledger.is_settled
+        # No answer wakes the thread for the next turn then: it would sleep for as long as the settings allow, with
+        # close() waiting for it.
+        if self.manager.end_untold(settled):
             self._has_work = self._transaction_news = True
             self.changed.notify_all()
-        return asked
+        return self.manager.next_ask(now, settled)
 
     def _learn_version(self, manager: TransactionManager) -> None:
         manager.offers_version_2 = self.client.feature_level(FEATURE) >= 2

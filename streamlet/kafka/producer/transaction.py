@@ -119,6 +119,8 @@ _BEGUN_BY = {
     "abort_transaction()": ProducerState.ABORTING,
 }
 
+_ENDING = (ProducerState.COMMITTING, ProducerState.ABORTING)
+
 
 @dataclass(slots=True, eq=False)
 class TransactionManager:
@@ -292,8 +294,8 @@ class TransactionManager:
         self._settle_offsets(error)
         self._settle(error)
 
-    def _ended(self) -> bool:
-        """End the transaction and its call; return whether a new epoch is to be taken."""
+    def _ended(self) -> None:
+        """End the transaction and its call."""
         # The call ends here, before the new epoch: the epoch is the next transaction's. If its refusal were raised
         # by this call, a commit that was made would look like one that failed. After doubts the epoch is needed,
         # since an EndTxn without an answer may still arrive, and would end the next transaction (KIP-890).
@@ -304,7 +306,6 @@ class TransactionManager:
         self._new_partitions.clear()
         self._go(ProducerState.INITIALIZING if self._bump else ProducerState.READY)
         self._settle()
-        return self._bump
 
     def end(self, gone: KafkaError) -> None:
         """Take in that the thread has ended: nothing will be asked any more."""
@@ -324,10 +325,22 @@ class TransactionManager:
 
     # -- what the sender asks
 
+    def end_untold(self, settled: bool) -> bool:
+        """End a transaction that the coordinator was told nothing of; return whether there was one.
+
+        ``settled``: no batch of it is queued, in flight or on the wire.
+        """
+        if self.state not in _ENDING or self._started or not settled or self._asked is not None:
+            return False
+        if self.state is ProducerState.COMMITTING and (self._new_partitions or self._offsets):
+            return False
+        self._ended()
+        return True
+
     def next_ask(self, now_s: float, settled: bool) -> TransactionRequest | None:
         """Return the next request, or None; at most one is on its way.
 
-        ``settled``: no batch of the transaction is queued, in flight or on the wire.
+        Call ``end_untold`` first. ``settled``: as there.
         """
         # One at a time: the answer may change what is to be asked next.
         if self._asked is not None or now_s < self._not_before or self.state is ProducerState.FATAL_ERROR:
@@ -364,13 +377,8 @@ class TransactionManager:
                 return RequestKind.ADD_PARTITIONS
             if self._offsets:
                 return RequestKind.COMMIT_OFFSETS if self._offsets[0].added else RequestKind.ADD_OFFSETS
-        # Not before all is settled: records that arrive after the end would belong to the next transaction. And where
-        # the coordinator was told nothing of this one, it need not be told of its end.
-        if self.state in (ProducerState.COMMITTING, ProducerState.ABORTING) and settled:
-            if self._started:
-                return RequestKind.END
-            return RequestKind.INIT_PRODUCER_ID if self._ended() else None
-        return None
+        # Not before all is settled: records that arrive after the end would belong to the next transaction.
+        return RequestKind.END if settled and self.state in _ENDING else None
 
     def _request(self, kind: RequestKind) -> TransactionRequest:
         if kind is RequestKind.INIT_PRODUCER_ID:

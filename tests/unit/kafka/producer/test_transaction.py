@@ -56,6 +56,7 @@ class Coordinator:
         """Until nothing more is asked; what was."""
         before = len(self.asked)
         for _ in range(limit):
+            self.manager.end_untold(settled)
             asked = self.manager.next_ask(self.now, settled)
             if asked is None:
                 if self.manager.wait_s(self.now) == float("inf"):

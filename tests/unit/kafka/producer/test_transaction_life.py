@@ -256,7 +256,9 @@ class TransactionLife(RuleBasedStateMachine):
     def ask(self) -> None:
         settled = self._settled()
         self.now += 10
-        self.asked = self.asked or self.manager.next_ask(self.now, settled)
+        if self.asked is None:
+            self.manager.end_untold(settled)
+            self.asked = self.manager.next_ask(self.now, settled)
         self._look()
 
     @rule()
