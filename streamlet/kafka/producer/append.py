@@ -137,10 +137,11 @@ class Appender:
         self.hashes_raw_keys = self.topics.wants_raw_keys
         self.key_serializer = serializer("key_serializer", config.key_serializer)
         self.value_serializer = serializer("value_serializer", config.value_serializer)
-        self._direct = (
-            not self.hashes_raw_keys and not config.partitioner_ignore_keys and config.partition_failover == "off"
-        )
-        """Neither a partitioner of the user's nor the failover switch must be asked."""
+        may_go_elsewhere = config.partition_failover != "off"
+        self.plain_keyless = self.topics.custom is None and not may_go_elsewhere
+        """Whether a record without a key goes to the sticky partition, and nobody is asked."""
+        self._plain_keyed = not (self.hashes_raw_keys or config.partitioner_ignore_keys or may_go_elsewhere)
+        """Whether the bytes of a key alone choose its record's partition."""
         self._waits: Notices[None] = Notices(TOLD_AGAIN_S)
 
     def check_open(self) -> None:
@@ -171,7 +172,7 @@ class Appender:
         partition_key: object,
     ) -> FutureRecordMetadata:
         """Append one record, whatever it has; ``partition_key`` decides in place of ``key``."""
-        if not headers and partition_key is None and self._direct:
+        if not headers and partition_key is None and self._plain_keyed:
             with self._lock:
                 found = self._append_directly(topic, key, value, timestamp, partition)
             if found is not None:
@@ -267,7 +268,7 @@ class Appender:
                 self._append_keyless(taken, topic, raws, extra, timestamp, partition)
             else:
                 raw_keys = [None] * count if given is None else _serialized("key", self.key_serializer, topic, given)
-                at_once = self._direct and given is not None and partition is None and not extra
+                at_once = self._plain_keyed and given is not None and partition is None and not extra
                 while (at := len(taken)) < count:
                     if at_once and self._append_keyed(taken, topic, raw_keys, raws, timestamp):
                         continue

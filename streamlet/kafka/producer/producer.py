@@ -77,7 +77,7 @@ class Producer:
         self._lock = self._sender.lock
         self._holds_lock = self._sender.holds_lock
         self._topic = self._appender.topics.get
-        self._inline = self._appender.topics.custom is None and self.config.partition_failover == "off"
+        self._plain_keyless = self._appender.plain_keyless
         self._pid = os.getpid()
         self._closed = False
         self._sender.start()
@@ -144,7 +144,7 @@ class Producer:
         timestamp = int(time() * 1000) if timestamp_ms is None else check_timestamp(timestamp_ms)
         if self._holds_lock():
             self._sender.may_lock("send()")
-        if key is None and partition is None and partition_key is None and not headers and self._inline:
+        if key is None and partition is None and partition_key is None and not headers and self._plain_keyless:
             # Long: the usual case is written out, a keyless record into the open batch of the sticky partition. The
             # encoder (records/appending.encode_plain) stands here a second time: calling it costs 5 % of a send,
             # measured. An open batch means that records may be taken, so nothing else is checked.

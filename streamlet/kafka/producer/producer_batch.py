@@ -82,6 +82,7 @@ class BatchState(Enum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     ABORTED = "aborted"
+    """To its futures as failed. By a transaction's abort it is neither counted nor told in the log."""
     SPLIT = "split"
 
     # Enum's own hash is a Python call, and the table of moves is asked several times a batch.
@@ -146,7 +147,7 @@ class ProducerBatch:
     drained_turn: int = 0
     """Its place among all that were drained: batches without sequences are sent again in this order."""
     retry: bool = False
-    """Sent before, and queued again."""
+    """Queued again, or made of a batch that was sent: it goes before undrained ones, and does not linger."""
     producer_id: int = -1
     producer_epoch: int = -1
     base_sequence: int = NO_SEQUENCE
