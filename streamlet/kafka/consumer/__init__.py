@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from streamlet.kafka.consumer.consumer import Consumer
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
+from streamlet.kafka.consumer.owned_partitions import ConsumerRebalanceListener
 from streamlet.kafka.consumer.positions import OffsetAndTimestamp
-from streamlet.kafka.consumer.rebalance import ConsumerRebalanceListener
 from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns
 from streamlet.kafka.settings.foreign_names import answer_missing
 

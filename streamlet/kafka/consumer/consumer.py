@@ -29,9 +29,10 @@ from streamlet.kafka.consumer.errors import ConcurrentUse, ConsumerClosed, Illeg
 from streamlet.kafka.consumer.fetcher import Fetcher
 from streamlet.kafka.consumer.group_thread import GroupThread
 from streamlet.kafka.consumer.metrics import ConsumerMetrics
+from streamlet.kafka.consumer.owned_partitions import ConsumerRebalanceListener, checked_listener
 from streamlet.kafka.consumer.poll import IdleReasons, Poller
 from streamlet.kafka.consumer.positions import OffsetAndTimestamp, OffsetQueries, Positions
-from streamlet.kafka.consumer.rebalance import ConsumerRebalanceListener, Rebalancer, checked_listener
+from streamlet.kafka.consumer.rebalance import Rebalancer
 from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns
 from streamlet.kafka.consumer.subscription_state import (
     AssignedPartition,
@@ -204,7 +205,7 @@ class Consumer:
             self._subscriptions.assign_from_user(named)
             for tp in named:
                 self._client.add_topic(tp.topic)
-            self._rebalancer.forget_unassigned()
+            self._rebalancer.owned.forget_unassigned()
 
     def unsubscribe(self) -> None:
         """Read nothing, and leave the group."""
@@ -214,7 +215,7 @@ class Consumer:
             finally:
                 self._subscriptions.unsubscribe()
                 self._client.metadata.set_all_topics(False)
-                self._rebalancer.forget_unassigned()
+                self._rebalancer.owned.forget_unassigned()
 
     def subscription(self) -> frozenset[str]:
         """Return the topics subscribed to, or matched by the pattern."""

@@ -1,7 +1,8 @@
-"""The user's side of a consumer group (Java: ``ConsumerCoordinator``).
+"""The group's side of a poll (Java: ``ConsumerCoordinator``): what each news of the membership leads to.
 
 The membership lives in the group's thread (``group_thread.py``). Its news is acted on here, in the user's thread and
-inside poll, where positions, records and listeners belong. There are six kinds of news:
+inside poll. When partitions change hands, ``owned_partitions.py`` has the user's side: the commit before, the listener,
+and the records. There are six kinds of news:
 
 - ``RejoinNeeded``: commit, give partitions back, and ask the thread to join again;
 - ``Joined``: take over the share, tell the listener, fetch;
@@ -25,19 +26,18 @@ reads it no more, or is gone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, assert_never
 from uuid import uuid4
 
 from streamlet.base.chance import uniform
 from streamlet.base.clock import Clock
-from streamlet.base.errors import WrongArgument
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.consumer.assignors import PartitionAssignor, RebalanceProtocol, common_protocol, resolve_assignor
 from streamlet.kafka.consumer.assignors.base import Subscription, decode_assignment
 from streamlet.kafka.consumer.classic_group import classic_thread
-from streamlet.kafka.consumer.commits import COMMIT_BEFORE_JOIN_S, CommitBeforeJoin, Commits
+from streamlet.kafka.consumer.commits import CommitBeforeJoin, Commits
 from streamlet.kafka.consumer.consumer_config import CONSUMER_PROTOCOL, ConsumerConfig
 from streamlet.kafka.consumer.delivery import HandedOut
 from streamlet.kafka.consumer.epoch_group import EpochGroup
@@ -59,6 +59,7 @@ from streamlet.kafka.consumer.membership import (
     TopicsRefused,
 )
 from streamlet.kafka.consumer.metrics import ConsumerMetrics
+from streamlet.kafka.consumer.owned_partitions import ConsumerRebalanceListener, OwnedPartitions
 from streamlet.kafka.consumer.positions import FirstPositions, Positions
 from streamlet.kafka.consumer.reconciliation import Reconciliation
 from streamlet.kafka.consumer.subscription_state import SubscriptionState, SubscriptionType
@@ -67,39 +68,11 @@ from streamlet.kafka.metadata.cluster import TopicPartition
 
 _log = logging.getLogger(__name__)
 
-_NOTHING: tuple[TopicPartition, ...] = ()
-
-
-class ConsumerRebalanceListener:
-    """Base of users' listeners. All methods run inside ``poll`` or ``close``, in the caller's thread."""
-
-    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Finish with partitions that others will get, and commit. They are still owned while this runs."""
-
-    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Prepare for new partitions; ``seek`` works here. None of them is fetched before this returns."""
-
-    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        """Drop unfinished work on partitions that others may own already: a commit would be refused."""
-        self.on_partitions_revoked(lost)
-
-
-def checked_listener(given: ConsumerRebalanceListener | None) -> ConsumerRebalanceListener:
-    """Return the user's listener, or one that does nothing. Raises WrongArgument."""
-    for method in ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost"):
-        if given is not None and not callable(getattr(given, method, None)):
-            raise WrongArgument(
-                f"listener = {given!r} has no {method}: derive its class from ConsumerRebalanceListener."
-            )
-    # Not `or`: a listener that is also an empty list is one all the same.
-    return ConsumerRebalanceListener() if given is None else given
-
 
 class Rebalancer:
-    """Assignments, revocations and the commits around them. User's thread."""
+    """When this consumer joins, and what its share becomes. User's thread."""
 
-    # Long: news of the group thread, listeners and commits have one order, from revoked to assigned, and each step may
-    # be interrupted and taken up again by the next poll.
+    # Long: news, commits and joins have one order, and a listener may interrupt each step: the next poll takes it up.
 
     def __init__(
         self,
@@ -117,8 +90,6 @@ class Rebalancer:
         self._subscriptions = subscriptions
         self._config = config
         self._clock = clock
-        self._fetcher = fetcher
-        self._handed_out = handed_out
         self._consumed = handed_out.consumed
         self._retry = config.retry_backoff
         assignors = [resolve_assignor(one) for one in config.partition_assignment_strategy]
@@ -131,7 +102,7 @@ class Rebalancer:
                 client, subscriptions, config, clock.monotonic, self._rejoining, self._joined_since, metrics
             )
         self.first_positions = FirstPositions(subscriptions, positions, self.commits, self._retry, clock)
-        self.listener = ConsumerRebalanceListener()
+        self.owned = OwnedPartitions(client, subscriptions, fetcher, handed_out, self.commits, config.group_id)
         self._thread: GroupThread[Any] | None = None  # Any: what it joins with differs by protocol
         self._member: EpochMembership | None = None
         """The membership of the newer protocol, once there is one."""
@@ -196,7 +167,7 @@ class Rebalancer:
             self._cluster_seen = None  # match a new pattern, although the cluster is the same
         assert self.commits is not None
         self.commits.in_group = True
-        self.listener = listener
+        self.owned.listener = listener
 
     @property
     def last_generation(self) -> Generation:
@@ -260,11 +231,6 @@ class Rebalancer:
         membership = Membership(settings, uniform)
         return classic_thread(config, membership, self._assignors, self._client.wakeup, self._clock)
 
-    def forget_unassigned(self) -> None:
-        """Drop records of partitions that are no longer assigned."""
-        self._fetcher.forget_unassigned()
-        self._handed_out.keep(self._subscriptions.assigned)
-
     # -- news of the membership
 
     def _act_on(self, news: News) -> None:
@@ -314,11 +280,7 @@ class Rebalancer:
         self._last_owned = ()
         self._reconciliation.forget()
         self._metrics.memberships_lost += 1
-        lost = self._subscriptions.assigned
-        self._subscriptions.assign_from_subscribed((), ())
-        self.forget_unassigned()
-        if lost:
-            self.listener.on_partitions_lost(lost)
+        self.owned.lose()
 
     def _match_pattern(self) -> None:
         if self._subscriptions.kind is not SubscriptionType.AUTO_PATTERN:
@@ -343,19 +305,13 @@ class Rebalancer:
             return
         if not self._committed_before_join():
             return
-        owned = self._subscriptions.assigned
-        revoked: tuple[TopicPartition, ...]
-        if self.protocol is RebalanceProtocol.EAGER:
-            revoked, kept = owned, _NOTHING
-        else:
-            revoked = tuple(tp for tp in owned if not self._subscriptions.matches(tp.topic))
-            kept = tuple(tp for tp in owned if tp not in revoked)
+        kept: tuple[TopicPartition, ...] = ()
+        if self.protocol is not RebalanceProtocol.EAGER:
+            kept = tuple(tp for tp in self._subscriptions.assigned if self._subscriptions.matches(tp.topic))
         self._wants_join, self._joining = False, True
         try:
-            self._revoke(revoked)
+            self.owned.keep(kept)
         finally:
-            self._subscriptions.assign_from_subscribed(kept, ())
-            self.forget_unassigned()
             thread.join(self._protocols(kept))
 
     def _committed_before_join(self) -> bool:
@@ -395,9 +351,6 @@ class Rebalancer:
         if len(wanted) < len(given):
             _log.warning("the share holds topics that are no longer subscribed; joining again")
             self._wants_join = True
-        owned = set(self._subscriptions.assigned)
-        added = tuple(tp for tp in wanted if tp not in owned)
-        revoked = tuple(tp for tp in owned if tp not in wanted)
         self._last_owned, self._last_generation = wanted, news.generation.generation_id
         # Rule: commits are made under the generation that gave us the partition. It changes here, where the share is
         # taken over, and not when the thread joins: so the coordinator can refuse a member that slept through that.
@@ -412,30 +365,10 @@ class Rebalancer:
             " (leads)" if news.leads else "",
             ", ".join(map(str, sorted(wanted))) or "nothing",
         )
-        if revoked:
+        if self.owned.missing_in(wanted):
             # Given back now, they are nobody's: another round gives them to their new owners.
             self._wants_join = True
-        self._take_over(wanted, added, revoked)
-
-    def _take_over(
-        self,
-        wanted: tuple[TopicPartition, ...],
-        added: tuple[TopicPartition, ...],
-        revoked: tuple[TopicPartition, ...],
-    ) -> None:
-        """Commit and revoke, then read all that is wanted."""
-        assert self.commits is not None
-        try:
-            if revoked:
-                self._commit_revoked(revoked)
-                self._revoke(revoked)
-        finally:
-            self._subscriptions.assign_from_subscribed(wanted, added)
-            self.forget_unassigned()
-            for tp in wanted:
-                self._client.add_topic(tp.topic)
-            self.commits.restart_timer()
-            self._announce(added)
+        self.owned.take_over(wanted)
 
     def _decode_share(self, assignment: bytes) -> tuple[TopicPartition, ...]:
         try:
@@ -446,30 +379,6 @@ class Rebalancer:
                 f"The share of group {self._config.group_id!r} that its leader gave this member cannot be read "
                 f"({err.message}). The next poll joins again; if it stays, fix or stop the member that leads."
             ) from err
-
-    def _commit_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        commits = self.commits
-        if commits is None or not commits.automatic:
-            return
-        offsets = {tp: row for tp, row in self._consumed().items() if tp in revoked}
-        try:
-            commits.commit_sync(offsets, COMMIT_BEFORE_JOIN_S)
-        except KafkaError as err:
-            _log.warning("the automatic commit of revoked partitions failed: %s", err.message)
-
-    def _revoke(self, revoked: Collection[TopicPartition]) -> None:
-        if revoked:
-            _log.info("group %r: revoked %s", self._config.group_id, ", ".join(map(str, sorted(revoked))))
-            self.listener.on_partitions_revoked(tuple(revoked))
-
-    def _announce(self, added: tuple[TopicPartition, ...]) -> None:
-        try:
-            self.listener.on_partitions_assigned(added)
-        finally:
-            for tp in added:
-                row = self._subscriptions.get(tp)
-                if row is not None:
-                    row.pending_callback = False
 
     # -- the newer protocol
 
@@ -505,17 +414,14 @@ class Rebalancer:
                 reconciliation.take(share)
                 thread.wish(partial(member.reconciled, share.by_id, share.given))
             return
-        owned = subscriptions.assigned
         _log.info(
             "group %r, epoch %d: assigned %s",
             self._config.group_id,
             self.last_generation.generation_id,
             ", ".join(map(str, share.partitions)) or "nothing",
         )
-        added = tuple(tp for tp in share.partitions if tp not in owned)
-        revoked = tuple(tp for tp in owned if tp not in share.partitions)
         try:
-            self._take_over(share.partitions, added, revoked)
+            self.owned.take_over(share.partitions)
         finally:
             # Rule: only now, when nothing of it is read any more. The coordinator gives it to the next owner.
             if reconciliation.take(share):
@@ -531,7 +437,7 @@ class Rebalancer:
         thread = self._thread if self._subscriptions.uses_group else None
         try:
             if thread is not None and commits.generation is not NO_GENERATION:
-                self._revoke(self._subscriptions.assigned)
+                self.owned.revoke(self._subscriptions.assigned)
         finally:
             if thread is not None:
                 thread.leave()
@@ -550,7 +456,7 @@ class Rebalancer:
             if commits is not None and (commits.automatic or commits.waits_for_async):
                 self._last_commits(commits, deadline)
             if self._subscriptions.uses_group and commits is not None and commits.generation is not NO_GENERATION:
-                self._revoke(self._subscriptions.assigned)
+                self.owned.revoke(self._subscriptions.assigned)
         finally:
             if self._thread is not None:
                 self._thread.stop(max(deadline - self._clock.monotonic(), 0.0))

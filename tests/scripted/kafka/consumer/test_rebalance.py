@@ -16,7 +16,6 @@ from streamlet.kafka.broker_errors import (
     UnknownMemberId,
 )
 from streamlet.kafka.client.group_requests import OffsetAndMetadata
-from streamlet.kafka.consumer import rebalance
 from streamlet.kafka.consumer.assignors import CooperativeStickyAssignor
 from streamlet.kafka.consumer.assignors.base import decode_subscription, encode_assignment
 from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced, RebalanceUnderWay
@@ -378,15 +377,6 @@ def test_c6_a_commit_refused_under_an_older_generation_ends_nothing(rig: Rig) ->
     rig.coordinator.poll()
     assert listener.lost == [] and rig.consumer.assignment() == {ZERO}
     assert len(rig.thread.joins) == 1
-
-
-def test_a_listener_that_is_an_empty_list_too_is_heard() -> None:
-    class Journal(ConsumerRebalanceListener, list[str]):
-        """Keeps what it heard."""
-
-    journal = Journal()
-    assert rebalance.checked_listener(journal) is journal
-    assert type(rebalance.checked_listener(None)) is ConsumerRebalanceListener
 
 
 class AsksPosition(ConsumerRebalanceListener):
