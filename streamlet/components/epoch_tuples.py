@@ -9,17 +9,20 @@ leave together. An answer is the ack or failure of the tuple:
 - ASK acked: the attempt stands, so a failure that was heard was the record's own.
 
 A failure of any of them: the attempt is over, and nothing of its present epoch counts.
+
+A dead letter is a tuple of a second stream, and belongs to its epoch as any tuple does: it is written in the
+transaction that stores the offset behind its record, acked when it is written, and END waits for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from streamlet.model.delivery import EPOCHS
+from streamlet.model.delivery import EPOCHS, LETTERS
 
-__all__ = ["ASK", "BEGIN", "COMMIT", "END", "EPOCHS", "EndOfEpoch", "StoredRow"]
+__all__ = ["ASK", "BEGIN", "COMMIT", "END", "EPOCHS", "LETTERS", "EndOfEpoch", "LetterRow", "StoredRow"]
 
 BEGIN = "begin"
 END = "end"
@@ -49,3 +52,13 @@ class EndOfEpoch:
         """Read what ``told`` gave."""
         group, generation, member, instance, rows = told
         return cls(group, generation, member, instance, [tuple(row) for row in rows])
+
+
+class LetterRow(NamedTuple):
+    """The values of a dead letter's tuple: the record to write, and in words the one that was given up."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Sequence[Any]]
+    record: str

@@ -1,8 +1,8 @@
-"""``topology.delivery: exactly-once``: who may take part in it, and the stream that it adds to a topology.
+"""``topology.delivery: exactly-once``: who may take part in it, and the streams that it adds to a topology.
 
 Records and offsets are committed in one transaction, and a transaction has one producer. So one bolt task commits
-(``Bolt.commits_epochs``), and every spout tells it where its epochs end (``Spout.tells_epochs``), on a stream that no
-user declares.
+(``Bolt.commits_epochs``), and every spout tells it where its epochs end (``Spout.tells_epochs``) and gives it dead
+letters to write, on streams that no user declares.
 """
 
 from __future__ import annotations
@@ -25,6 +25,14 @@ EPOCHS = "__epochs"
 
 FIELDS = ("kind", "told")
 
+LETTERS = "__letters"
+"""The stream of dead letters, which that bolt writes in the transaction that passes over their records."""
+
+LETTER_FIELDS = ("topic", "key", "value", "headers", "record")
+
+EPOCH_STREAMS = frozenset({EPOCHS, LETTERS})
+"""Streams whose tuples are the runtime's own: they are in no counter that a user reads."""
+
 
 def is_exactly_once(conf: Mapping[str, Any]) -> bool:
     """Tell whether a run's settings ask for it."""
@@ -32,19 +40,20 @@ def is_exactly_once(conf: Mapping[str, Any]) -> bool:
 
 
 def with_epochs(topology: TopologySpec, conf: Mapping[str, Any]) -> TopologySpec:
-    """Add the stream of epochs, where the settings ask for it."""
+    """Add the streams of epochs, where the settings ask for it."""
     if not is_exactly_once(conf):
         return topology
     told = tuple(
-        BoltInput(StreamId(component.name, EPOCHS), Grouping.GLOBAL)
+        BoltInput(StreamId(component.name, stream), Grouping.GLOBAL)
         for component in topology.components
         if component.kind == SPOUT
+        for stream in (EPOCHS, LETTERS)
     )
     components = []
     for component in topology.components:
         if component.kind == SPOUT:
-            streams = (*declared_streams(component.outputs), Stream(FIELDS, name=EPOCHS))
-            component = replace(component, outputs=list(streams))
+            own = Stream(FIELDS, name=EPOCHS), Stream(LETTER_FIELDS, name=LETTERS)
+            component = replace(component, outputs=[*declared_streams(component.outputs), *own])
         elif _commits(component):
             component = replace(component, inputs=(*component.inputs, *told))
         components.append(component)

@@ -18,6 +18,7 @@ from streamlet.base.errors import SettingError, StreamletError, text_of
 from streamlet.base.notices import Notices
 from streamlet.bolts.kafka.bolt_config import KafkaBoltConfig, override_names, wrong_fields
 from streamlet.bolts.kafka.errors import RecordsLeft, StaleTuple, outcome_is_unknown
+from streamlet.bolts.kafka.letters import LetterTopics, records_of, refused
 from streamlet.bolts.kafka.outbound import Delivery, Outbound, Wait
 from streamlet.bolts.kafka.shared_producer import ProducerPlace
 from streamlet.bolts.kafka.transactions import Transactions, is_records_own
@@ -25,7 +26,7 @@ from streamlet.components.batch import Batch
 from streamlet.components.bolt import Bolt, KeptInTests
 from streamlet.components.component import BoltPort
 from streamlet.components.context import TopologyContext
-from streamlet.components.epoch_tuples import EPOCHS
+from streamlet.components.epoch_tuples import EPOCHS, LETTERS
 from streamlet.kafka.errors import KafkaError, copy_of
 from streamlet.kafka.producer import FutureRecordMetadata
 from streamlet.kafka.producer.producer_config import ProducerOptions
@@ -71,6 +72,7 @@ class KafkaBolt(Bolt):
         """With ``topology.delivery: exactly-once``."""
         self._with_transaction: list[Batch] = []
         """Batches that fail when the transaction is aborted."""
+        self._letter_topics = LetterTopics()
         self._failures: list[Exception] = []
         """Why records of the transaction failed, as far as nobody was informed."""
         self._notes: deque[tuple[Delivery, Sequence[int], FailedRecords]] = deque()
@@ -237,7 +239,11 @@ class KafkaBolt(Bolt):
             self._transactions.take(batch)
 
     def _write(self, batch: Batch, stale: Sequence[int] = ()) -> None:
-        made = self._maker.make(batch)
+        if batch.stream == LETTERS:
+            made = records_of(batch)
+            self._letter_topics.wait(batch, self._now())
+        else:
+            made = self._maker.make(batch)
         made.failed.update((at, StaleTuple("Its attempt is over.")) for at in stale)
         self._skipped += made.skipped
         self._out.add(batch, made, self._now())
@@ -258,6 +264,9 @@ class KafkaBolt(Bolt):
         self._report()
         if self._transactions is not None:
             self._transactions.raise_refusal()
+            if self._place is not None and self._transactions.has_session:
+                producer = self._place.producer
+                self._letter_topics.check(self._now(), producer.partitions_for, producer.connections)
 
     def _report(self) -> None:
         self.report_metric("records_waiting", self._out.waiting_records)
@@ -332,9 +341,15 @@ class KafkaBolt(Bolt):
         if delivery.dropped:
             return
         kept = False
+        if batch.stream == LETTERS and not delivery.failed:
+            self._letter_topics.written(batch)
         for at in sorted(delivery.failed):
             error, tup = delivery.failed[at], batch.tuples[at]
             if self._transactions is not None and not isinstance(error, StaleTuple):
+                if batch.stream == LETTERS and is_records_own(error):
+                    self._transactions.refuse(refused(tup.values, text_of(error)))
+                    kept = True
+                    continue
                 self._failures.append(error)
                 # Rule: what fails with the transaction fails when that is aborted. Before, its spout would take the
                 # failure for the record's own.

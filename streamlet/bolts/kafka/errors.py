@@ -45,6 +45,37 @@ def outcome_is_unknown(error: Exception) -> bool:
     return isinstance(error, _MAY_BE_WRITTEN) and not never_sent
 
 
+class LetterRefused(StreamletError):
+    """The brokers refuse a dead letter for good.
+
+    With ``topology.delivery: exactly-once``.
+    """
+
+    def __init__(self, record: str, topic: str, why: str) -> None:
+        super().__init__(
+            f"The dead letter of {record}, was refused by topic {topic!r}: {why} It belongs to the transaction that "
+            "passes over its record, so nothing past this record is committed, and it comes again at the next start. "
+            "Correct what the error names (the rights of the bolt's user, max_request_size of the KafkaBolt and "
+            "max.message.bytes of the topic: a dead letter is a little larger than its record) and start again."
+        )
+
+
+class LetterTopicGone(StreamletError):
+    """The topic for dead letters is not there any more.
+
+    With ``topology.delivery: exactly-once``.
+    """
+
+    def __init__(self, topic: str, seconds: float, connections: str) -> None:
+        super().__init__(
+            f"Dead letters wait for topic {topic!r} (dead_letter_topic), and for {seconds:g} s the brokers that the "
+            f"KafkaBolt writes to have said that there is no such topic. {connections} A letter belongs to the "
+            "transaction that passes over its record, so nothing past these records is committed, and they come again "
+            "at the next start. Create the topic on the cluster of the KafkaBolt, which is to be the spout's, too, and "
+            "start again."
+        )
+
+
 class StaleTuple(StreamletError):
     """A tuple of an attempt that is over (``topology.delivery: exactly-once``): it is not written."""
 

@@ -112,6 +112,11 @@ class Transactions:
         """Whether an answer of Kafka's is waited for."""
         return self.epochs.phase in BUSY
 
+    @property
+    def has_session(self) -> bool:
+        """Whether there is a producer, or one is being taken."""
+        return self.epochs.phase is not CommitPhase.CLOSED
+
     # -- what comes
 
     def take(self, batch: Batch) -> None:
@@ -222,6 +227,10 @@ class Transactions:
         if self._refusal is not None:
             raise self._refusal
 
+    def refuse(self, error: Exception) -> None:
+        """End the run: ``raise_refusal`` raises this, if nothing came before it."""
+        self._refusal = self._refusal or error
+
     # -- the port of Epochs
 
     def open_session(self) -> None:
@@ -273,7 +282,7 @@ class Transactions:
     def untracked(self, tuples: Tuples) -> None:
         batch = tuples.batch
         # Not raised: it may have been held, and what follows it would be held for ever.
-        self._refusal = self._refusal or UntrackedTuple(self._where, batch.component, batch.stream)
+        self.refuse(UntrackedTuple(self._where, batch.component, batch.stream))
 
     def ack(self, token: Hashable) -> None:
         self._answer(token, self._ack)

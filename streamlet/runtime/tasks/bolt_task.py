@@ -23,7 +23,7 @@ from streamlet.components.bolt import Bolt
 from streamlet.components.columns import Columns
 from streamlet.components.spout import FailureCause
 from streamlet.components.tuples import ACKED, OPEN, Tuple, TupleId, tick_tuple, tuple_of
-from streamlet.model.delivery import EPOCHS
+from streamlet.model.delivery import EPOCH_STREAMS
 from streamlet.runtime.tasks import settling
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, Pick, StreamRoutes, Work
 from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
@@ -394,14 +394,14 @@ class BoltTask:
         elif isinstance(tup, Batch):
             acked = settling.ack(tup, self.acks)
             self.stats.acked += acked
-            if self._commits and tup.stream == EPOCHS:
+            if self._commits and tup.stream in EPOCH_STREAMS:
                 self.stats.set_apart("acked", acked)
             self._release(tup)
         else:
             one = tuple_of(tup)
             acked = settling.ack_tuple(one, self.acks)
             self.stats.acked += acked
-            if self._commits and one.stream == EPOCHS:
+            if self._commits and one.stream in EPOCH_STREAMS:
                 self.stats.set_apart("acked", acked)
             if self.held:
                 self.held.pop(one, None)
@@ -464,7 +464,7 @@ class BoltTask:
             if self.held:
                 self.held.pop(given, None)
         self.stats.failed += failed
-        if self._commits and given.stream == EPOCHS:
+        if self._commits and given.stream in EPOCH_STREAMS:
             self.stats.set_apart("failed", failed)
         self.causes.note(self.fails[first:], cause)
         return failed
@@ -517,7 +517,7 @@ class BoltTask:
         self._current = None
         done = before - max(work.left, 0)
         self.stats.ran(done, now - started)
-        if self._commits and work.run.stream == EPOCHS:
+        if self._commits and work.run.stream in EPOCH_STREAMS:
             self.stats.set_apart("executed", done)
         if self._at_limit:
             self._stop_if_all_failed()

@@ -18,7 +18,7 @@ from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, FailureCause, MessageIds, Spout
-from streamlet.model.delivery import EPOCHS
+from streamlet.model.delivery import EPOCH_STREAMS
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, row_bytes
 from streamlet.runtime.tasks.in_hand import Key, message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
@@ -346,7 +346,7 @@ class SpoutTask:
         # Opened before anything is sent: a delta can never come before its root.
         self.pending.ids[root] = tup_id
         self.ledger.open[root] = value
-        if stream == EPOCHS:
+        if stream in EPOCH_STREAMS:
             self._epoch_roots.add(root)
             self._epoch_emits += 1
         if not root & SAMPLE:

@@ -11,7 +11,11 @@ one reads the same records again.
      +-- a failure, from anywhere: of a record by way of ASKING, so that its own failures are counted
 
 An epoch that follows a failure has fewer records, down to one: a record that always fails is found, and those before it
-are committed. Times in seconds.
+are committed.
+
+A record that a bolt sent to the dead letters is *spoilt*: nothing has to be found out, and the attempt goes on for a
+moment, to hear of others. It ends when all its trees are over, without END, and the next one passes over all of them.
+Times in seconds.
 """
 
 from __future__ import annotations
@@ -23,10 +27,15 @@ from typing import Any, Protocol
 
 from streamlet.base.backoff import Backoff
 from streamlet.components.epoch_tuples import ASK, BEGIN, COMMIT, END
+from streamlet.components.spout import FailureCause
 from streamlet.spouts.kafka.partition import Partition
+from streamlet.spouts.kafka.retry import NextTry
 
 AGAIN = Backoff(initial=0.02, maximum=1.0)
 """Pauses between attempts that fail one after the other, by no record of this task."""
+
+LOOK_FURTHER_S = 0.1
+"""Seconds that an attempt emits on, at most, after a bolt sent a record of it to the dead letters."""
 
 MANY = 1 << 20
 """Records of an epoch above which they are not bounded."""
@@ -59,11 +68,17 @@ class AttemptWork(Protocol):
     def is_open(self) -> bool:
         """Return whether all partitions are."""
 
+    def begins(self) -> None:
+        """Note that all partitions stand at their committed offsets."""
+
     def has_moved(self) -> bool:
         """Return whether a position is beyond the last END."""
 
     def is_done(self) -> bool:
         """Return whether no tree is open."""
+
+    def is_settled(self) -> bool:
+        """Return whether no tree is open but of records that failed."""
 
     def has_read_all(self) -> bool:
         """Return whether there is nothing more to emit, ever."""
@@ -77,7 +92,10 @@ class AttemptWork(Protocol):
     def count_failure(self, partition: Partition) -> None:
         """Count a try of a record that failed."""
 
-    def give_up(self, partition: Partition, offset: int, tries: int) -> None:
+    def comes_again(self, partition: Partition, offset: int, cause: FailureCause, coming: NextTry) -> None:
+        """Say that a record failed and is tried again."""
+
+    def give_up(self, partition: Partition, offset: int, cause: FailureCause, tries: int) -> None:
         """Pass over a record from now on, or stop: its tries are used up."""
 
     def tell(self, kind: str, told: Any) -> int:
@@ -108,7 +126,9 @@ class Attempt:
     """When the epoch ends; None: it has not begun."""
     attempts: int = 0
     _told: dict[int, str] = field(default_factory=dict)
-    _suspect: tuple[Partition, int] | None = None
+    _suspect: tuple[Partition, int, FailureCause] | None = None
+    _spoilt: bool = False
+    """A record of the present epoch is to be passed over."""
     _committing: bool = False
     _in_a_row: int = 0
     _begun: bool = False
@@ -137,10 +157,14 @@ class Attempt:
             self._tell(BEGIN, None)
             self.phase = AttemptPhase.BEGINNING
         elif self.phase is AttemptPhase.OPENING and self.work.is_open():
+            self.work.begins()
             self.phase = AttemptPhase.RUNNING
         if self.phase is AttemptPhase.RUNNING:
             self._close_if_due(now_s)
-        if self.phase is AttemptPhase.CLOSING and not self._committing and self.work.is_done():
+        if self.phase is AttemptPhase.CLOSING and self._spoilt:
+            if self.work.is_settled():
+                self._over(now_s)
+        elif self.phase is AttemptPhase.CLOSING and not self._committing and self.work.is_done():
             self._end()
 
     def _may_begin(self, now_s: float) -> bool:
@@ -204,7 +228,9 @@ class Attempt:
             self._shrink()
             self._over(now_s)
 
-    def record_failed(self, partition: Partition, offset: int, now_s: float, *, timed_out: bool = False) -> None:
+    def record_failed(
+        self, partition: Partition, offset: int, cause: FailureCause, now_s: float, *, timed_out: bool = False
+    ) -> None:
         """Take in that a tree failed, perhaps because the attempt is over."""
         # Rule: a tree that times out while the epoch waits for it counts no try. Nothing more is emitted meanwhile, and
         # a bolt that collects tuples waits for more of them: each record that it holds would be given up.
@@ -212,7 +238,7 @@ class Attempt:
             self._shrink()
             self._over(now_s)
         elif self.phase in (AttemptPhase.RUNNING, AttemptPhase.CLOSING, AttemptPhase.ENDING):
-            self._suspect = partition, offset
+            self._suspect = partition, offset, cause
             self._tell(ASK, None)
             self.phase = AttemptPhase.ASKING
 
@@ -226,33 +252,59 @@ class Attempt:
         self.tries.clear()
         self.lost(now_s)
 
+    def spoil(self, now_s: float) -> None:
+        """Take in that a record is to be passed over; others may follow."""
+        # Rule: not over at once. Each attempt would find one record, or one batch of them, and all before it is done
+        # again each time: where one record in fifty is sent to the dead letters, an epoch of thousands has dozens.
+        if self.phase in (AttemptPhase.RUNNING, AttemptPhase.CLOSING):
+            self._spoilt = True
+            latest = now_s + LOOK_FURTHER_S
+            self.closes_s = latest if self.closes_s is None else min(self.closes_s, latest)
+            self.poll(now_s)
+
     def given_up(self, now_s: float) -> None:
         """Take in that a record is passed over from now on."""
         self.lost(now_s)
 
     def _count(self, now_s: float) -> None:
         assert self._suspect is not None
-        partition, offset = self._suspect
-        tries = self.tries[self._suspect] = self.tries.get(self._suspect, 0) + 1
+        partition, offset, cause = self._suspect
+        tries = self.tries[partition, offset] = self.tries.get((partition, offset), 0) + 1
         self.work.count_failure(partition)
         self._shrink()
         if 0 < self.retry_limit < tries:
-            self.work.give_up(partition, offset, tries)
-        self._over(now_s, self.retry.delay(tries, self.uniform))
+            self.work.give_up(partition, offset, cause, tries)
+            self._over(now_s)  # it is tried no more, so nothing is to be waited for
+            return
+        delay_s = self.retry.delay(tries, self.uniform)
+        most = self.retry_limit + 1 if self.retry_limit > 0 else 0
+        self.work.comes_again(partition, offset, cause, NextTry(tries, most, now_s + delay_s))
+        self._over(now_s, delay_s)
 
     def _over(self, now_s: float, delay_s: float | None = None) -> None:
         self._in_a_row += 1
         delay = AGAIN.delay(self._in_a_row, self.uniform) if delay_s is None else delay_s
         self.phase, self.not_before_s = AttemptPhase.OFF, now_s + delay
-        self.closes_s, self.records, self._committing, self._suspect = None, 0, False, None
+        self.closes_s, self.records, self._committing, self._suspect, self._spoilt = None, 0, False, None, False
         self._told.clear()
         self.work.hold()
         if self.draining:
             self.poll(now_s)
 
+    def letter_failed(self, now_s: float) -> None:
+        """Take in that a dead letter was not written: the attempt is over."""
+        # No record's fault: what the brokers refuse for good ends the run where it is written.
+        if self.phase is not AttemptPhase.OFF:
+            self._shrink()
+            self._over(now_s)
+
     def _shrink(self) -> None:
         if self.records:
             self.most = max(1, min(self.records, self.most) // 2)
+
+    def tried(self, partition: Partition, offset: int) -> int:
+        """Return the number of a record's present try."""
+        return self.tries.get((partition, offset), 0) + 1
 
     def forget_below(self, partition: Partition, offset: int) -> None:
         """Forget the tries of committed records."""

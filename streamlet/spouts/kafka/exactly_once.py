@@ -11,14 +11,20 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from streamlet.components.epoch_tuples import EPOCHS, EndOfEpoch
-from streamlet.components.spout import FailReason
+from streamlet.base.printable import one_line
+from streamlet.components.epoch_tuples import EPOCHS, LETTERS, EndOfEpoch, LetterRow
+from streamlet.components.spout import FailReason, FailureCause
 from streamlet.spouts.kafka.attempt import Attempt, AttemptPhase
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator
-from streamlet.spouts.kafka.errors import STOP, PoisonRecord
-from streamlet.spouts.kafka.manager import PartitionManager
+from streamlet.spouts.kafka.dead_letters.dead_letter import WORKER_DIED, Fault, RunStamp, Verdict
+from streamlet.spouts.kafka.dead_letters.epoch_letters import EpochLetters
+from streamlet.spouts.kafka.dead_letters.letter_lines import LetterLines
+from streamlet.spouts.kafka.errors import DEAD_LETTER, SKIP, STOP, PoisonRecord
+from streamlet.spouts.kafka.failure_lines import FailureLines
+from streamlet.spouts.kafka.manager import UNKNOWN, PartitionManager, tries_used_up
 from streamlet.spouts.kafka.ownership.emit_gate import EmitGate
 from streamlet.spouts.kafka.partition import Partition
+from streamlet.spouts.kafka.retry import NextTry
 from streamlet.spouts.kafka.spout_config import SpoutConfig
 from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.stores.offset_store import CommitPosition
@@ -26,7 +32,7 @@ from streamlet.spouts.kafka.stores.offset_store import CommitPosition
 log = logging.getLogger(__name__)
 
 TOLD = -1
-"""In place of a slot, in the message id of a tuple for the bolt that commits."""
+"""In place of a slot, in the message id of a tuple for the bolt that commits: about an epoch, or a dead letter."""
 
 
 class ExactlyOnce:
@@ -42,6 +48,8 @@ class ExactlyOnce:
         emit: Callable[..., Any],
         now: Callable[[], float],
         uniform: Callable[[], float],
+        stamp: RunStamp,
+        logger: logging.Logger,
     ) -> None:
         self.attempt = Attempt(self, interval_s, config.retry_backoff(), config.retry_limit, uniform)
         self.poisoned: PoisonRecord | None = None
@@ -52,6 +60,11 @@ class ExactlyOnce:
         self._emit = emit
         self._now = now
         self._numbers = itertools.count()
+        self._failure_lines = FailureLines(logger)
+        self.letters: EpochLetters | None = None
+        """Dead letters; None: records that are given up are not kept."""
+        if config.on_poison == DEAD_LETTER:
+            self.letters = EpochLetters(config.dead_letter_topic, stamp, LetterLines(logger), self._emit_letter)
         self._positions: dict[PartitionManager, int] = {}
         """What the END under way commits."""
         coordinator.on_parted(self._parted)
@@ -72,12 +85,41 @@ class ExactlyOnce:
         self.attempt.draining = True
         self.attempt.poll(self._now())
 
-    def failed(self, manager: PartitionManager, offset: int, reason: FailReason, *, final: bool) -> None:
-        """Take in that a record's tree failed."""
+    def acked(self, number: int, now_s: float) -> None:
+        """Take in that a tuple for the bolt that commits was acked."""
+        if self.letters is None or not self.letters.acked(number):
+            self.attempt.acked(number, now_s)
+
+    def not_taken(self, number: int) -> None:
+        """Take in that such a tuple failed, or was lost."""
+        if self.letters is not None and self.letters.failed(number):
+            self.attempt.letter_failed(self._now())
+        else:
+            self.attempt.failed(number, self._now())
+
+    def failed(
+        self,
+        manager: PartitionManager,
+        offset: int,
+        reason: FailReason,
+        *,
+        final: bool,
+        cause: FailureCause = UNKNOWN,
+        detail: str = "",
+    ) -> None:
+        """Take in that a record's tree failed; ``cause``: what the bolt said, ``detail``: how its worker died."""
         now = self._now()
-        if final:
+        if reason is FailReason.DEAD_LETTER:
+            # Also where the attempt is over: the bolt's judgement stands, and is not asked for again.
+            if manager.ledger.failed(offset):
+                what = f"was sent to the dead letters by {cause.component}: {cause.text}"
+                self._pass_over(manager, offset, what, _fault(cause), self.attempt.tried(manager.partition, offset))
+                self.attempt.spoil(now)
+        elif final:
             manager.ledger.counts.fail()
-            self._pass_over(manager, offset, "was under work when its worker died, once too often.")
+            what = f"was under work when its worker died, once too often: the worker {detail}."
+            fault = Fault("", WORKER_DIED, f"the worker {detail}")
+            self._pass_over(manager, offset, what, fault, self.attempt.tried(manager.partition, offset))
             self.attempt.given_up(now)
         elif reason is FailReason.LOST:
             self.attempt.lost(now)
@@ -90,7 +132,7 @@ class ExactlyOnce:
                     "commit.",
                     *(manager.partition, offset),
                 )
-            self.attempt.record_failed(manager.partition, offset, now, timed_out=timed_out)
+            self.attempt.record_failed(manager.partition, offset, cause, now, timed_out=timed_out)
 
     def adopted(self) -> None:
         """Note that the list of managers has changed."""
@@ -101,16 +143,18 @@ class ExactlyOnce:
     def _parted(self) -> None:
         self.attempt.parted(self._now())
 
-    def _pass_over(self, manager: PartitionManager, offset: int, what: str) -> None:
+    def _pass_over(self, manager: PartitionManager, offset: int, what: str, fault: Fault, tries: int) -> None:
         error = PoisonRecord(manager.partition, offset, what)
         if self._config.on_poison == STOP:
             self.poisoned = self.poisoned or error
             return
         counts = manager.ledger.counts
-        if offset not in counts.too_often:
-            counts.too_often.add(offset)
+        if offset in counts.too_often:
+            return
+        counts.too_often[offset] = Verdict(fault, tries)
+        if self._config.on_poison == SKIP:  # a dead letter counts when it is committed, and has a line of its own
             counts.give_up(offset)
-            log.error("%s offset %d given up (on_poison=skip): it %s", manager.partition, offset, what)
+            log.error("%s offset %d given up (on_poison=skip): it %s", manager.partition, offset, one_line(what))
 
     # -- the work of Attempt --------------------------------------------------------------------------------
 
@@ -120,12 +164,19 @@ class ExactlyOnce:
     def hold(self) -> None:
         self._positions.clear()
         self._coordinator.hold()
+        if self.letters is not None:
+            self.letters.hold(self.managers)
 
     def reopen(self) -> None:
         self._coordinator.reopen()
 
     def is_open(self) -> bool:
         return self._coordinator.complete and not any(manager.closed for manager in self.managers)
+
+    def begins(self) -> None:
+        if self.letters is not None:
+            for manager in self.managers:
+                self.letters.opened(manager)
 
     def has_moved(self) -> bool:
         return any(
@@ -135,6 +186,10 @@ class ExactlyOnce:
 
     def is_done(self) -> bool:
         return not any(manager.ledger.open_count for manager in self.managers)
+
+    def is_settled(self) -> bool:
+        ledgers = [manager.ledger for manager in self.managers]
+        return all(ledger.open_count == ledger.waiting_count for ledger in ledgers)
 
     def has_read_all(self) -> bool:
         return all(manager.at_end for manager in self.managers)
@@ -158,6 +213,8 @@ class ExactlyOnce:
 
     def committed(self) -> None:
         for manager, offset in self._positions.items():
+            if self.letters is not None:
+                self.letters.committed(manager, offset)
             manager.ledger.committed_to(offset)
             self.attempt.forget_below(manager.partition, offset)
         self._positions = {}
@@ -165,9 +222,12 @@ class ExactlyOnce:
     def count_failure(self, partition: Partition) -> None:
         self._manager(partition).ledger.counts.fail()
 
-    def give_up(self, partition: Partition, offset: int, tries: int) -> None:
-        more = f"which is more than retry_limit={tries - 1} allows; the log has what the bolt said of it."
-        self._pass_over(self._manager(partition), offset, f"failed {tries} times, {more}")
+    def comes_again(self, partition: Partition, offset: int, cause: FailureCause, coming: NextTry) -> None:
+        self._failure_lines.tell(partition, offset, cause, coming, self._now())
+
+    def give_up(self, partition: Partition, offset: int, cause: FailureCause, tries: int) -> None:
+        what = tries_used_up(tries, cause)
+        self._pass_over(self._manager(partition), offset, what, _fault(cause), tries)
 
     def _manager(self, partition: Partition) -> PartitionManager:
         manager = self._coordinator.get_manager(partition)
@@ -178,3 +238,12 @@ class ExactlyOnce:
         number = next(self._numbers)
         self._emit([kind, told], (TOLD, number), EPOCHS)
         return number
+
+    def _emit_letter(self, row: LetterRow) -> int:
+        number = next(self._numbers)
+        self._emit([*row], (TOLD, number), LETTERS)
+        return number
+
+
+def _fault(cause: FailureCause) -> Fault:
+    return Fault(cause.component, cause.error, cause.text)

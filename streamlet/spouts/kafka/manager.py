@@ -23,7 +23,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple, overload
@@ -33,8 +33,8 @@ from streamlet.base.printable import one_line
 from streamlet.components.spout import FailureCause, MessageIds, Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.records.record_batch import RecordBatch
-from streamlet.spouts.kafka.dead_letters.dead_letter import MISFIT, WORKER_DIED, Fault, GivenUp
-from streamlet.spouts.kafka.dead_letters.original_records import Original, OriginalRecords
+from streamlet.spouts.kafka.dead_letters.dead_letter import MISFIT, WORKER_DIED, Fault, GivenUp, Verdict
+from streamlet.spouts.kafka.dead_letters.original_records import NotEmitted, Original, OriginalRecords
 from streamlet.spouts.kafka.errors import DEAD_LETTER, STOP, PoisonRecord, SchemeNotReady
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.offset_marks import OffsetMarks
@@ -116,6 +116,13 @@ UNKNOWN = FailureCause("")
 """Of a failure that nobody said anything of."""
 
 
+def tries_used_up(tries: int, cause: FailureCause) -> str:
+    """Say that a record failed too often, and the bolt's last words."""
+    said = f"{cause.error}: {cause.text.partition(chr(10))[0]}".strip(": ") or "nothing"
+    last = f"{cause.component} said of the last time: {said}" if cause.component else "the log may say why"
+    return f"failed {tries} times, which is more than retry_limit={tries - 1} allows; {last.rstrip('.')}."
+
+
 @dataclass(frozen=True, slots=True)
 class EmitLimits:
     """Bounds on open records, and the policy for poison records (``SpoutConfig``)."""
@@ -123,6 +130,8 @@ class EmitLimits:
     max_unacked_bytes: int = 64 << 20
     max_uncommitted_offsets: int = 1_000_000
     on_poison: str = STOP
+    in_attempts: bool = False
+    """Whether what fails is read again (``exactly_once``)."""
 
 
 class PartitionManager:
@@ -173,9 +182,10 @@ class PartitionManager:
         """Set when a record was given up and the policy is to stop; raised by the spout's next upkeep."""
         self.damage: KafkaError | None = None
         """Why an answer could not be unpacked; the spout has it fetched again once, and clears this."""
-        self.passed: Container[int] = frozenset()
+        self.passed: Mapping[int, Verdict] = {}
         """Offsets of records that are passed over: they failed too often (``exactly_once``)."""
-        self.originals = OriginalRecords(partition, ledger) if limits.on_poison == DEAD_LETTER else None
+        kept = NotEmitted(ledger) if limits.in_attempts else ledger
+        self.originals = OriginalRecords(partition, kept) if limits.on_poison == DEAD_LETTER else None
         """The records as they were read, for dead letters; None: there are none."""
         self.given_up: list[GivenUp] = []
         """Records for the dead-letter topic, which the spout takes. They stay open until they are written."""
@@ -264,6 +274,8 @@ class PartitionManager:
                 return self._after_emit()
             offset, values = waiting.next()
             if offset in self.passed:
+                if self.originals is not None:
+                    self._give_up_again(offset, values, self.originals)
                 self._pass_over(offset)
                 continue
             if values is None or values.__class__ is Record:
@@ -376,6 +388,13 @@ class PartitionManager:
             return
         log.error("%s offset %d passed over (on_poison=skip): it %s", self.partition, offset, one_line(what))
         self.ledger.passed_poison(offset)
+
+    def _give_up_again(self, offset: int, values: Any, originals: OriginalRecords) -> None:
+        """Give a record up that failed in an earlier attempt: its bytes are at hand now, for its letter."""
+        # Open like any record, so the epoch ends when the letter is written.
+        self.ledger.awaits_letter(offset, values if values is not None else ())
+        fault, tries = self.passed[offset]
+        self.given_up.append(GivenUp(*originals.of(offset), tries, fault))
 
     def _pass_over(self, offset: int) -> None:
         self._heavy.pop(offset, None)
@@ -498,12 +517,8 @@ class PartitionManager:
             return None
         if not self._retries.failed(offset, now_s):
             tries = self._retries.tries(offset)
-            said = f"{cause.error}: {cause.text.partition(chr(10))[0]}".strip(": ") or "nothing"
-            last = f"{cause.component} said of the last time: {said}" if cause.component else "the log may say why"
-            more = f"which is more than retry_limit={tries - 1} allows; {last.rstrip('.')}."
-            self._give_up(
-                offset, f"failed {tries} times, {more}", Fault(cause.component, cause.error, cause.text), tries
-            )
+            fault = Fault(cause.component, cause.error, cause.text)
+            self._give_up(offset, tries_used_up(tries, cause), fault, tries)
             return None
         return self._retries.next_try(offset)
 
@@ -526,6 +541,11 @@ class PartitionManager:
     def dead_letter_written(self, offset: int) -> None:
         """Note that the record's dead letter was acknowledged: only now it is done."""
         self.ledger.given_up(offset)
+        self._forget(offset)
+
+    def letter_written(self, offset: int) -> None:
+        """Note that the record's dead letter is in the transaction."""
+        self.ledger.letter_written(offset)
         self._forget(offset)
 
     def _give_up(self, offset: int, what: str, fault: Fault, tries: int) -> None:

@@ -31,7 +31,7 @@ class OffsetLedger(Generic[V]):
                        v                            | | ack
                     _failed (waits) --retried--> _again (in flight)
                        |        ^------fail---------/
-                       v given_up: done, counted
+                       v given_up, letter_written: done
     """
 
     # Acked offsets are not kept: only open ones are listed, and everything below the lowest open offset is done. So
@@ -169,6 +169,20 @@ class OffsetLedger(Generic[V]):
         if self._failed.pop(offset, None) is None:
             raise LedgerViolation(f"offset {offset} given up, but it has not failed")
         self.counts.give_up(offset)
+
+    def awaits_letter(self, offset: int, values: V) -> None:
+        """Note a record that is open until its dead letter is written."""
+        if offset < self.position:
+            raise LedgerViolation(f"offset {offset} passed over below the read position {self.position}")
+        self._failed[offset] = values
+        heapq.heappush(self._low, offset)
+        self.position = offset + 1
+
+    def letter_written(self, offset: int) -> None:
+        """Close a record whose dead letter is written; the commit counts it."""
+        if self._failed.pop(offset, None) is None:
+            raise LedgerViolation(f"offset {offset} has a dead letter, but it does not wait for one")
+        self.counts.letters.add(offset)
 
     def passed_poison(self, offset: int) -> None:
         """Pass over a record that cannot be decoded, by a named policy."""

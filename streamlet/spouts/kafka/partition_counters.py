@@ -6,6 +6,7 @@ they remember of single offsets belongs to one topic: in another one of the same
 
 from __future__ import annotations
 
+from streamlet.spouts.kafka.dead_letters.dead_letter import Verdict
 from streamlet.spouts.kafka.partition import OffsetRange
 
 
@@ -21,7 +22,7 @@ class _Sums:
 class PartitionCounters:
     """Counters of one partition. Used by one ledger after the other, as long as the topic is the same."""
 
-    __slots__ = ("_gone", "_passed", "_sums", "too_often", "topic_id")
+    __slots__ = ("_gone", "_passed", "_sums", "_told", "letters", "too_often", "topic_id")
 
     def __init__(self, topic_id: str | None = None, before: PartitionCounters | None = None) -> None:
         # Rule: counters of a new topic count on from those of the old one, which its open records still use. But each
@@ -29,8 +30,12 @@ class PartitionCounters:
         self._sums: _Sums = _Sums() if before is None else before._sums
         self.topic_id = topic_id
         """The id of the topic that the offsets belong to; None unknown."""
-        self.too_often: set[int] = set()
+        self.too_often: dict[int, Verdict] = {}
         """Offsets to pass over, for they failed too often (``exactly_once``). Never replaced: managers hold it too."""
+        self.letters: set[int] = set()
+        """Offsets whose dead letters are written, in a transaction that is not known to be committed."""
+        self._told: set[int] = set()
+        """Those of them, and others, that a line of the log was due for."""
         self._gone = OffsetRange(0, 0)
         """The last of those that the start of the log has passed."""
         self._passed: set[int] = set()
@@ -71,11 +76,26 @@ class PartitionCounters:
             self._passed.add(offset)
             self._sums.given_up += 1
 
+    def first_told(self, offset: int) -> bool:
+        """Tell whether a record's dead letter is made for the first time: each attempt makes it again."""
+        known = offset in self._told
+        self._told.add(offset)
+        return not known
+
+    def letters_committed(self, offset: int) -> int:
+        """Count the records below whose dead letters are committed, as given up; return how many these are."""
+        done = [one for one in self.letters if one < offset]
+        self.letters.difference_update(done)
+        self._sums.given_up += len(done)
+        return len(done)
+
     def committed_to(self, offset: int) -> None:
         """Forget the offsets below: they are not read again."""
-        for known in (self._passed, self.too_often):
+        for known in (self._passed, self._told):
             if known:
                 known.difference_update([one for one in known if one < offset])
+        for one in [one for one in self.too_often if one < offset]:
+            del self.too_often[one]
 
     def retired(self, gone: OffsetRange) -> None:
         """Count unread offsets below the start of the log, each once."""
@@ -89,5 +109,5 @@ class PartitionCounters:
         """Count offsets that now mean other records; None: how many is not known."""
         self._sums.lost += 0 if gone is None else gone.end - gone.first
         self._gone = OffsetRange(0, 0)
-        self._passed.clear()
-        self.too_often.clear()
+        for known in (self._passed, self._told, self.letters, self.too_often):
+            known.clear()

@@ -235,7 +235,9 @@ class PartitionOpener:
         self._uniform = uniform
         self._until_caught_up = until_caught_up
         self._slots = itertools.count()
-        self._limits = EmitLimits(config.max_unacked_bytes, config.max_uncommitted_offsets, config.on_poison)
+        self._limits = EmitLimits(
+            config.max_unacked_bytes, config.max_uncommitted_offsets, config.on_poison, in_attempts=opens_later
+        )
         self.last_error: StreamletError | None = None
         """Why opening takes so long; read by the start, for the error that gives up."""
         self.counts: dict[Partition, PartitionCounters] = {}

@@ -24,6 +24,7 @@ from streamlet.model.spec import SPOUT, ComponentSpec
 from streamlet.spouts.kafka.attempt import AttemptPhase
 from streamlet.spouts.kafka.dead_letters.dead_letter import TIMED_OUT
 from streamlet.spouts.kafka.dead_letters.dead_letter_writer import DeadLetterWriter
+from streamlet.spouts.kafka.dead_letters.epoch_letters import EpochLetters
 from streamlet.spouts.kafka.errors import DEAD_LETTER, NoSuchTopic
 from streamlet.spouts.kafka.exactly_once import TOLD, ExactlyOnce
 from streamlet.spouts.kafka.failure_lines import FailureLines
@@ -77,7 +78,7 @@ class KafkaSpout(Spout):
         self._curr_partition_index = 0
         self._turn_left = 0
         self._gate: EmitGate[Any] | None = None
-        self._dead_letters: DeadLetterWriter | None = None
+        self._dead_letters: DeadLetterWriter | EpochLetters | None = None
         self._exactly_once: ExactlyOnce | None = None
         self._leader: Callable[[Partition], Broker | None] = lambda partition: None
         self._nearer: Callable[[Partition], Broker | None] = lambda partition: None
@@ -120,18 +121,12 @@ class KafkaSpout(Spout):
 
     @classmethod
     def exactly_once_problems(cls, kwargs: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-        """Yield what no transaction of Kafka's can hold: offsets in ZooKeeper, dead letters."""
+        """Yield what no transaction of Kafka's can hold: offsets in ZooKeeper."""
         if not isinstance(kwargs["spout_config"].offsets(), GroupOffsets):
             yield (
                 "topology.delivery is exactly-once, and this spout keeps its offsets in ZooKeeper: a transaction of "
                 "Kafka's can store them only in a consumer group.",
                 "Give the SpoutConfig offset_store=GroupOffsets(); `streamlet offsets copy` moves the offsets there.",
-            )
-        if kwargs["spout_config"].on_poison == DEAD_LETTER:
-            yield (
-                'topology.delivery is exactly-once, and on_poison is "dead-letter": a dead letter is written outside '
-                "of the transaction, and might be there twice.",
-                'Set on_poison to "stop" or "skip".',
             )
 
     # -- life -----------------------------------------------------------------------------------------------
@@ -179,8 +174,10 @@ class KafkaSpout(Spout):
 
         monotonic = self._clock.monotonic
         self._exactly_once = ExactlyOnce(
-            self.spout_config, interval_s, parts.coordinator, parts.store, parts.gate, emit, monotonic, uniform
+            *(self.spout_config, interval_s, parts.coordinator, parts.store, parts.gate, emit, monotonic, uniform),
+            *(parts.stamp, self.logger),
         )
+        self._dead_letters = self._exactly_once.letters
         # An epoch ends by the timer while nothing else wakes the loop.
         self.timer_interval_s = min(0.1, max(0.01, interval_s / 4))  # type: ignore[misc]  # of this task
 
@@ -219,6 +216,8 @@ class KafkaSpout(Spout):
             self._commit_finally()
         finally:
             self._parts = None
+            if isinstance(self._dead_letters, EpochLetters):  # the other one closes with the parts
+                self._dead_letters.close()
             parts.close()
 
     # -- emitting -------------------------------------------------------------------------------------------
@@ -346,7 +345,7 @@ class KafkaSpout(Spout):
         attempt = self._exactly_once.attempt
         now = self._clock.monotonic()
         for number in told:
-            attempt.acked(number, now)
+            self._exactly_once.acked(number, now)
         if attempt.phase is AttemptPhase.CLOSING:
             attempt.poll(now)
 
@@ -354,13 +353,16 @@ class KafkaSpout(Spout):
         slot, offset = tup_id
         if slot == TOLD:
             assert self._exactly_once is not None
-            self._exactly_once.attempt.failed(offset, self._clock.monotonic())
+            self._exactly_once.not_taken(offset)
             self._turn_left = 0
             return
         manager = self._slots.get(slot)
         if manager is not None:
+            cause = self.fail_cause or (TOOK_TOO_LONG if self.fail_reason is FailReason.TIMED_OUT else UNKNOWN)
             if self._exactly_once is not None:
-                self._exactly_once.failed(manager, offset, self.fail_reason, final=self.fail_final)
+                self._exactly_once.failed(
+                    *(manager, offset, self.fail_reason), final=self.fail_final, cause=cause, detail=self.fail_detail
+                )
                 self._turn_left = 0
                 return
             if self.fail_final:
@@ -368,7 +370,6 @@ class KafkaSpout(Spout):
                 return
             # A tuple lost with a worker or a link is not the record's fault: it does not count towards retry_limit.
             lost = self.fail_reason is FailReason.LOST
-            cause = self.fail_cause or (TOOK_TOO_LONG if self.fail_reason is FailReason.TIMED_OUT else UNKNOWN)
             now_s = self._clock.monotonic()
             coming = manager.fail(offset, now_s, lost=lost, cause=cause)
             if coming is not None:
@@ -478,7 +479,7 @@ class KafkaSpout(Spout):
                 self._serve_letters(letters, self._clock.monotonic())
             parts.commits.poll(self._managers, at_once=True)
 
-    def _serve_letters(self, letters: DeadLetterWriter, now: float) -> None:
+    def _serve_letters(self, letters: DeadLetterWriter | EpochLetters, now: float) -> None:
         letters.serve(self._managers, now)
         self.report_metric("dead_letters_waiting", letters.waiting)
 

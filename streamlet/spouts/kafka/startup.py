@@ -30,13 +30,22 @@ from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.leader_requests import FetchSettings
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.errors import BootstrapFailed, ForeignProtocol, HungUp
+from streamlet.kafka.producer.topic_wait import UNKNOWN_S
 from streamlet.kafka.settings.client_config import ClientConfig
 from streamlet.spouts.kafka.activity import Activity, Background
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator, StaticCoordinator, Task
 from streamlet.spouts.kafka.dead_letters.dead_letter import RunStamp
 from streamlet.spouts.kafka.dead_letters.dead_letter_writer import DeadLetterWriter, open_writer
-from streamlet.spouts.kafka.errors import DEAD_LETTER, NoSuchTopic, NoZooKeeper, SpoutCannotStart, StopInTheFuture
+from streamlet.spouts.kafka.errors import (
+    DEAD_LETTER,
+    DeadLettersCannotStart,
+    NoDeadLetterTopic,
+    NoSuchTopic,
+    NoZooKeeper,
+    SpoutCannotStart,
+    StopInTheFuture,
+)
 from streamlet.spouts.kafka.hosts import (
     BrokerReader,
     KafkaBrokerReader,
@@ -155,8 +164,10 @@ class Parts:
     gate: EmitGate[Any]
     """Whether tuples may be emitted."""
     counts: Mapping[Partition, PartitionCounters]
+    stamp: RunStamp
+    """What all dead letters of the task have in common."""
     dead_letters: DeadLetterWriter | None = None
-    """Writes records that are given up; None: they stop the spout, or are skipped."""
+    """Writes records that are given up; None: they stop the spout, are skipped, or go with the attempts."""
 
     def leave(self) -> None:
         """Begin to give the task's place up; returns at once."""
@@ -320,7 +331,10 @@ class _Start:
         zk_reader, brokers = find_brokers(config, self._held, self._timeout_s, self._deadline_s, clock)
         client = self._connect(brokers)
         # Before anything is claimed or emitted: what cannot be kept must not be given up.
-        letters = self._dead_letter_writer(brokers)
+        stamp = self._stamp()
+        letters = self._dead_letter_writer(brokers, stamp)
+        if self._exactly_once and config.on_poison == DEAD_LETTER:
+            self._await_letters_topic(client)
         connections = DynamicPartitionConnections(client)
         owner = Owner(self._context.topology_id, self._context.topology_name)
         reader = zk_reader or KafkaBrokerReader(config.choice(), client)
@@ -376,7 +390,7 @@ class _Start:
         commits = CommitRounds(store, clock, config.state_update_interval_ms / 1e3, coordinator.leader)
         assert self._held.owner is not None
         gate = self._held.owner.gate
-        return Parts(client, coordinator, fetcher, store, commits, self._held, gate, opener.counts, letters)
+        return Parts(client, coordinator, fetcher, store, commits, self._held, gate, opener.counts, stamp, letters)
 
     def _refuse_future_stop(self) -> None:
         """Raise StopInTheFuture for a time to come."""
@@ -398,14 +412,42 @@ class _Start:
         if isinstance(self._held.owner, GroupOwner):
             self._held.owner.topics = names
 
-    def _dead_letter_writer(self, brokers: Sequence[Broker]) -> DeadLetterWriter | None:
-        """Return the writer, its topic known; None where records that fail are not kept. Raises NoDeadLetterTopic."""
-        config, context = self._config, self._context
-        if config.on_poison != DEAD_LETTER:
-            return None
-        stamp = RunStamp(
+    def _stamp(self) -> RunStamp:
+        context = self._context
+        return RunStamp(
             context.topology_name, context.topology_id, context.component_name, _installed(), self._code_version
         )
+
+    def _await_letters_topic(self, client: KafkaClient) -> None:
+        """Wait until the topic of dead letters is known. Blocks.
+
+        Raises NoDeadLetterTopic, DeadLettersCannotStart.
+        """
+        config, name = self._config, self._context.component_name
+        reader, believed_s = KafkaBrokerReader(config.dead_letter_topic, client), float("inf")
+        while True:
+            looking = Activity(reader.get_current_brokers())
+            while not looking.poll():
+                client.poll(START_POLL_S)
+            try:
+                looking.take()
+                return
+            except StreamletError as error:
+                now, missing = self._clock.monotonic(), isinstance(error, NoSuchTopic)
+                if not (missing or error.retriable):
+                    raise
+                # Of a topic that was just made, not all brokers know at once.
+                believed_s = min(believed_s, now + UNKNOWN_S) if missing else float("inf")
+                if now >= min(believed_s, self._deadline_s):
+                    kind = NoDeadLetterTopic if missing else DeadLettersCannotStart
+                    raise kind(config.dead_letter_topic, name, client.connections()) from error
+            time.sleep(START_POLL_S)
+
+    def _dead_letter_writer(self, brokers: Sequence[Broker], stamp: RunStamp) -> DeadLetterWriter | None:
+        """Return the writer, its topic known; None where it is not needed. Raises NoDeadLetterTopic."""
+        config, context = self._config, self._context
+        if config.on_poison != DEAD_LETTER or self._exactly_once:
+            return None
         logger = logging.getLogger(f"{COMPONENT_LOGGER}.{context.component_name}")
         letters = self._held.dead_letters = open_writer(
             config.dead_letter_topic, [str(one) for one in brokers], config.security(), config.client_id, stamp, logger

@@ -53,6 +53,13 @@ class Fault(NamedTuple):
     text: str
 
 
+class Verdict(NamedTuple):
+    """Why a record is given up, and at which try."""
+
+    fault: Fault
+    tries: int
+
+
 class GivenUp(NamedTuple):
     """A record that was given up, and why."""
 

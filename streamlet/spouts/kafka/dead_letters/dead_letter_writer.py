@@ -15,8 +15,6 @@ from functools import partial
 from typing import Any
 
 from streamlet.base.errors import text_of
-from streamlet.base.notices import Notices
-from streamlet.base.printable import one_line
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.producer import Producer
@@ -24,6 +22,7 @@ from streamlet.kafka.producer.errors import BatchExpired, ProducerClosed
 from streamlet.kafka.producer.record_future import FailedRecords, FutureRecordMetadata, call_when_over
 from streamlet.kafka.producer.topic_wait import await_topic
 from streamlet.spouts.kafka.dead_letters.dead_letter import GivenUp, RunStamp, headers_of
+from streamlet.spouts.kafka.dead_letters.letter_lines import LetterLines
 from streamlet.spouts.kafka.errors import DeadLetterRefused, DeadLettersCannotStart, NoDeadLetterTopic
 from streamlet.spouts.kafka.manager import PartitionManager
 
@@ -38,9 +37,6 @@ MOST_BYTES = 64 << 20
 
 HOLD_S = 2.0
 """Seconds without an acknowledgement after which the spout emits nothing new, and says so."""
-
-TELL_AGAIN_S = 60.0
-"""Seconds until the log names another letter with the same bolt and kind of error."""
 
 OFFER_AGAIN_S = 0.1
 """Seconds until letters that the producer did not take are offered again."""
@@ -74,7 +70,7 @@ class DeadLetterWriter:
         self._offer_after_s = 0.0
         self._over: deque[tuple[Sequence[_Letter], FailedRecords]] = deque()
         """Notes of the producer's thread."""
-        self._told: Notices[tuple[str | None, str]] = Notices(TELL_AGAIN_S)
+        self._lines = LetterLines(log)
         self.written = 0
         self.holds = False
         """Whether letters wait for so long that nothing new is to be emitted."""
@@ -114,23 +110,8 @@ class DeadLetterWriter:
             letter = _Letter(manager, given_up, now_s, headers_of(given_up, self._stamp, now_ms))
             self._open[letter] = None
             self._waiting.append(letter)
-            self._tell(manager, given_up, now_s)
+            self._lines.tell(manager.partition, given_up, now_s)
         manager.given_up.clear()
-
-    def _tell(self, manager: PartitionManager, given_up: GivenUp, now_s: float) -> None:
-        component, error, text = given_up.fault
-        unsaid = self._told.due((component, error), now_s)
-        if unsaid is not None:
-            self._log.warning(
-                "%s offset %d goes to the dead letters at try %d: %s%s%s%s",
-                manager.partition,
-                given_up.record.offset,
-                given_up.tries,
-                f"{component}: " if component else "",
-                f"{error}: " if error else "",
-                one_line(text),
-                f" ({unsaid} more for such errors since the last report)" if unsaid else "",
-            )
 
     def _offer(self, now_s: float) -> None:
         taken: list[_Letter] = []
@@ -190,9 +171,7 @@ class DeadLetterWriter:
 
     def close(self, limit_s: float) -> None:
         """Close the producer within so many seconds; tell what no line of the log has told yet."""
-        for (component, error), count in self._told.take_left_out().items():
-            who = ": ".join(part for part in (component, error) if part)
-            self._log.warning("%d more %s to the dead letters (%s)", count, "goes" if count == 1 else "go", who)
+        self._lines.close()
         self._producer.close(limit_s)
 
 

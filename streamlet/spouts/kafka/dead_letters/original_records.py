@@ -24,11 +24,36 @@ PRUNED_AT = 64
 class OpenOffsets(Protocol):
     """What the ledger knows of open records."""
 
-    position: int
+    @property
+    def position(self) -> int: ...
 
     def next_committable(self) -> int: ...
 
     def open_among(self, offsets: Sequence[int]) -> list[int]: ...
+
+
+class NotEmitted:
+    """Stands for a ledger whose emitted records are all done."""
+
+    # With exactly once: a record that fails is read again, and its letter is made when it is passed over.
+
+    __slots__ = ("_ledger",)
+
+    def __init__(self, ledger: OpenOffsets) -> None:
+        self._ledger = ledger
+
+    @property
+    def position(self) -> int:
+        """The next offset to read."""
+        return self._ledger.position
+
+    def next_committable(self) -> int:
+        """Return the read position."""
+        return self._ledger.position
+
+    def open_among(self, offsets: Sequence[int]) -> list[int]:
+        """Return none of them."""
+        return []
 
 
 class Original(NamedTuple):

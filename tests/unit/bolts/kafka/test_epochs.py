@@ -12,8 +12,10 @@ import pytest
 from streamlet.base.backoff import Backoff
 from streamlet.bolts.kafka.epochs import CommitPhase, Epochs, Told, Tuples
 from streamlet.components.epoch_tuples import ASK, BEGIN, COMMIT, END, EndOfEpoch
+from streamlet.components.spout import FailureCause
 from streamlet.spouts.kafka.attempt import Attempt, AttemptPhase
 from streamlet.spouts.kafka.partition import Partition
+from streamlet.spouts.kafka.retry import NextTry
 from streamlet.tracking.roots import STEP, first_root
 from streamlet.tracking.shared_roots import SharedRoots
 
@@ -450,7 +452,7 @@ class Task:
     def tree_failed(self, root: int, offset: int, *, lost: bool) -> None:
         found = self.trees.pop(root, None)
         if found is not None and found[1] == self.opening:
-            self.attempt.record_failed(Partition("lines", self.task), offset, self.world.now)
+            self.attempt.record_failed(Partition("lines", self.task), offset, FailureCause(""), self.world.now)
 
     def everything_lost(self) -> None:
         if self.trees or self.told:
@@ -479,6 +481,11 @@ class Task:
     def is_done(self) -> bool:
         return not any(opening == self.opening for _, opening in self.trees.values())
 
+    def begins(self) -> None: ...
+
+    def is_settled(self) -> bool:
+        return self.is_done()
+
     def has_read_all(self) -> bool:
         return self.position == self.world.records
 
@@ -491,7 +498,9 @@ class Task:
 
     def count_failure(self, partition: Partition) -> None: ...
 
-    def give_up(self, partition: Partition, offset: int, tries: int) -> None:
+    def comes_again(self, partition: Partition, offset: int, cause: FailureCause, coming: NextTry) -> None: ...
+
+    def give_up(self, partition: Partition, offset: int, cause: FailureCause, tries: int) -> None:
         raise AssertionError("no limit is set")
 
     def tell(self, kind: str, told: Any) -> int:

@@ -8,10 +8,13 @@ import pytest
 
 from streamlet.base.backoff import Backoff
 from streamlet.components.epoch_tuples import ASK, BEGIN, COMMIT, END
+from streamlet.components.spout import FailureCause
 from streamlet.spouts.kafka.attempt import Attempt, AttemptPhase
 from streamlet.spouts.kafka.partition import Partition
+from streamlet.spouts.kafka.retry import NextTry
 
 PARTITION = Partition("lines", 0)
+CAUSE = FailureCause("split", "ValueError", "no")
 
 
 class Log:
@@ -24,6 +27,9 @@ class Log:
         self.said: list[str] = []
         self.told: list[str] = []
         self.failures = 0
+        self.settled = False
+        self.openings = 0
+        self.coming: list[tuple[int, str, NextTry]] = []
 
     def may_emit(self) -> bool:
         return self.owns
@@ -36,6 +42,12 @@ class Log:
 
     def is_open(self) -> bool:
         return self.opened
+
+    def begins(self) -> None:
+        self.openings += 1
+
+    def is_settled(self) -> bool:
+        return self.settled or self.done
 
     def has_moved(self) -> bool:
         return self.moved
@@ -55,8 +67,11 @@ class Log:
     def count_failure(self, partition: Partition) -> None:
         self.failures += 1
 
-    def give_up(self, partition: Partition, offset: int, tries: int) -> None:
-        self.said.append(f"give up {offset} after {tries}")
+    def comes_again(self, partition: Partition, offset: int, cause: FailureCause, coming: NextTry) -> None:
+        self.coming.append((offset, cause.error, coming))
+
+    def give_up(self, partition: Partition, offset: int, cause: FailureCause, tries: int) -> None:
+        self.said.append(f"give up {offset} after {tries}: {cause.text}")
 
     def tell(self, kind: str, told: Any) -> int:
         self.told.append(kind)
@@ -177,8 +192,8 @@ def test_a_failure_that_is_the_records_own_is_counted_and_the_next_epoch_has_few
     attempt: Attempt, log: Log
 ) -> None:
     emit(attempt, log, 100, 12.01)
-    attempt.record_failed(PARTITION, 7, 12.02)
-    attempt.record_failed(PARTITION, 8, 12.02)
+    attempt.record_failed(PARTITION, 7, CAUSE, 12.02)
+    attempt.record_failed(PARTITION, 8, CAUSE, 12.02)
     assert log.told == [BEGIN, ASK]
     attempt.acked(1, 12.03)
     assert attempt.tries == {(PARTITION, 7): 1}
@@ -192,7 +207,7 @@ def test_a_failure_that_is_the_records_own_is_counted_and_the_next_epoch_has_few
 
 def test_a_failure_because_the_attempt_is_over_is_counted_against_no_record(attempt: Attempt, log: Log) -> None:
     emit(attempt, log, 100, 12.01)
-    attempt.record_failed(PARTITION, 7, 12.02)
+    attempt.record_failed(PARTITION, 7, CAUSE, 12.02)
     attempt.failed(1, 12.03)
     assert attempt.tries == {}
     attempt.poll(12.1)
@@ -203,12 +218,12 @@ def test_a_record_that_fails_more_often_than_it_may_is_given_up(attempt: Attempt
     now = 12.0
     for _ in range(3):
         emit(attempt, log, 1, now)
-        attempt.record_failed(PARTITION, 7, now)
+        attempt.record_failed(PARTITION, 7, CAUSE, now)
         attempt.acked(len(log.told) - 1, now)
         now += 10
         attempt.poll(now)
         attempt.acked(len(log.told) - 1, now)
-    assert [text for text in log.said if "give" in text] == ["give up 7 after 3"]
+    assert [text for text in log.said if "give" in text] == ["give up 7 after 3: no"]
 
 
 def test_epochs_grow_again_with_each_that_is_committed_and_tries_are_forgotten(attempt: Attempt, log: Log) -> None:
@@ -259,13 +274,13 @@ def test_a_tree_that_times_out_while_its_epoch_waits_for_it_counts_no_try(attemp
     emit(attempt, log, 100, 12.01)
     attempt.poll(12.2)
     assert attempt.phase is AttemptPhase.CLOSING
-    attempt.record_failed(PARTITION, 7, 42.0, timed_out=True)
+    attempt.record_failed(PARTITION, 7, CAUSE, 42.0, timed_out=True)
     assert (attempt.phase, attempt.tries, attempt.most) == (AttemptPhase.OFF, {}, 50)
     assert ASK not in log.told
 
 
 def test_a_tree_that_times_out_while_others_are_emitted_counts_a_try(attempt: Attempt, log: Log) -> None:
     emit(attempt, log, 100, 12.01)
-    attempt.record_failed(PARTITION, 7, 12.02, timed_out=True)
+    attempt.record_failed(PARTITION, 7, CAUSE, 12.02, timed_out=True)
     attempt.acked(1, 12.03)
     assert attempt.tries == {(PARTITION, 7): 1}

@@ -1,0 +1,71 @@
+"""Dead letters that a KafkaBolt writes for the spouts, in the transaction that passes over their records.
+
+With ``topology.delivery: exactly-once``. Each comes as a tuple, and is written, acked and aborted like any other, but
+for one thing: a letter that the brokers will never take ends the run. Its record was given up already, and passing over
+it without a letter would lose it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from streamlet.bolts.kafka.errors import LetterRefused, LetterTopicGone
+from streamlet.bolts.kafka.record_maker import Records
+from streamlet.components.batch import Batch
+from streamlet.components.epoch_tuples import LetterRow
+from streamlet.kafka.broker_errors import UnknownTopicOrPartition
+from streamlet.kafka.errors import KafkaError
+
+GONE_S = 10.0
+"""Seconds that letters wait for a topic which the brokers do not know, before the run ends."""
+
+
+def records_of(batch: Batch) -> Records:
+    """Return the records of a batch of letters: as they are, by no setting of the bolt's."""
+    rows = [LetterRow(*row) for row in batch.rows]
+    return Records(
+        len(rows),
+        [row.topic for row in rows],
+        [row.value for row in rows],
+        [row.key for row in rows],
+        [[(name, value) for name, value in row.headers] for row in rows],
+    )
+
+
+def refused(values: Iterable[Any], why: str) -> LetterRefused:
+    """Return the error of a letter that is refused for good."""
+    row = LetterRow(*values)
+    return LetterRefused(row.record, row.topic, why)
+
+
+class LetterTopics:
+    """The topics that letters wait for, and since when. Times in seconds."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[str, float] = {}
+
+    def wait(self, batch: Batch, now_s: float) -> None:
+        """Note that letters are under way."""
+        for topic in {row[0] for row in batch.rows}:
+            self._since_s.setdefault(topic, now_s)
+
+    def written(self, batch: Batch) -> None:
+        """Note that letters are written."""
+        for topic in {row[0] for row in batch.rows}:
+            self._since_s.pop(topic, None)
+
+    def check(self, now_s: float, ask: Callable[[str], object], connections: Callable[[], str]) -> None:
+        """Raise LetterTopicGone for a topic that the brokers do not know. ``ask`` raises what it knows of one."""
+        # An abort does not end the wait, and each attempt comes here again: without this it would go on for ever.
+        for topic, since_s in self._since_s.items():
+            if now_s - since_s < GONE_S:
+                continue
+            try:
+                ask(topic)
+            except UnknownTopicOrPartition as error:
+                raise LetterTopicGone(topic, now_s - since_s, connections()) from error
+            except KafkaError:
+                continue  # the brokers do not answer: that passes
+            self._since_s[topic] = now_s
+            return
