@@ -247,7 +247,7 @@ def replay(
         if yes:
             producer = topic.begin_replay()
             closing.callback(producer.close)
-        log = topic.read()
+        log = topic.read(whole=yes)
         plan = plan_replay(log, wanted.of(topology), max_replays)
         topic.check_targets(plan.chosen, to)
         replayed = Replayed(plan.chosen, []) if producer is None else topic.replay(producer, plan.chosen, to)

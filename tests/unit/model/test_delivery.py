@@ -9,7 +9,7 @@ import pytest
 from streamlet import Bolt, ReliableSpout, Topology
 from streamlet.base.errors import SettingError
 from streamlet.bolts.kafka import KafkaBolt
-from streamlet.model.delivery import EPOCHS, not_covered
+from streamlet.model.delivery import EPOCH_STREAMS, EPOCHS, LETTERS, not_covered
 from streamlet.model.plan import make_plan
 from streamlet.model.settings import resolve
 from streamlet.model.topology import TopologySpec
@@ -55,11 +55,22 @@ def test_a_topology_from_kafka_to_kafka_has_no_problem() -> None:
     assert said(Copying.__topology__) == []
 
 
-def test_each_spout_tells_the_bolt_that_commits_on_a_stream_of_its_own() -> None:
+def test_each_spout_tells_the_bolt_that_commits_on_streams_of_its_own() -> None:
     plan = make_plan(Copying.__topology__, 2, EXACTLY)
-    (route,) = [route for route in plan.routes if route.source.stream == EPOCHS]
-    assert (route.source.component, route.target, str(route.grouping.kind)) == ("lines", "copy", "global")
-    assert not any(route.source.stream == EPOCHS for route in make_plan(Copying.__topology__, 2).routes)
+    routes = [route for route in plan.routes if route.source.stream in EPOCH_STREAMS]
+    assert [route.source.stream for route in routes] == [EPOCHS, LETTERS]
+    for route in routes:
+        assert (route.source.component, route.target, str(route.grouping.kind)) == ("lines", "copy", "global")
+    assert not any(route.source.stream in EPOCH_STREAMS for route in make_plan(Copying.__topology__, 2).routes)
+
+
+def test_dead_letters_take_part() -> None:
+    class Kept(Topology):
+        lines = read(on_poison="dead-letter", dead_letter_topic="dead")
+        same = Same.spec(inputs=[lines])
+        copy = out(same)
+
+    assert said(Kept.__topology__) == []
 
 
 def test_a_topology_that_writes_nothing_to_kafka_is_refused() -> None:

@@ -33,6 +33,9 @@ TRANSACTION_BYTES = 8 << 20
 TRANSACTION_TIMEOUT_MS = 15_000
 """Milliseconds until brokers abort the transaction of a killed replay."""
 
+UNDECIDED_S = 75.0
+"""Seconds to wait for the transactions that are open in the topic: a KafkaBolt's end within a minute, unless set."""
+
 POLL_MS = 200
 """Milliseconds of one poll."""
 
@@ -72,8 +75,9 @@ class NothingRead(StreamletError):
     def __init__(self, tp: TopicPartition, at: int, end: int, limit_s: float) -> None:
         super().__init__(
             f"Partition {tp.partition} of {tp.topic!r} cannot be read on from offset {at}, and it has records up to "
-            f"{end}: its broker gave none for {limit_s:.0f} s (request_timeout_ms). Look whether its leader is up, and "
-            "run the command again."
+            f"{end}: its broker gave none for {limit_s:.0f} s. Look whether its leader is up, or whether a run that was "
+            "killed has left a transaction open there (its transaction_timeout_ms ends that), and run the command "
+            "again."
         )
 
 
@@ -136,15 +140,26 @@ class DeadLetterTopic:
 
     # -- reading --------------------------------------------------------------------------------------------
 
-    def read(self) -> LetterLog:
-        """Read all headers; committed records only."""
+    def read(self, *, whole: bool = False) -> LetterLog:
+        """Read all headers; committed records only. Raises NothingRead.
+
+        ``whole``: wait for the end of transactions that are open, and read what is behind them.
+        """
         log = LetterLog()
+        tps = [TopicPartition(self.topic, number) for number in self.partitions]
+        limit_s = self._config.request_timeout_ms / 1000
         with self._consumer() as consumer:
-            tps = [TopicPartition(self.topic, number) for number in self.partitions]
             first, ends = consumer.beginning_offsets(tps), consumer.end_offsets(tps)
+            if whole:
+                # Rule: a replay reads to the end of the log, not to the first open transaction. A topology that is
+                # exactly once has one open nearly always, and the marks of the last replay may stand behind it: their
+                # letters would be replayed a second time.
+                limit_s = max(limit_s, UNDECIDED_S)
+                with self._consumer("read_uncommitted") as behind:
+                    ends = behind.end_offsets(tps)
             log.ends = {tp.partition: ends[tp] for tp in tps}
             for tp in tps:
-                for record in self._records(consumer, tp, first[tp], ends[tp]):
+                for record in self._records(consumer, tp, first[tp], ends[tp], limit_s):
                     log.add((tp.partition, record.offset), record.headers)
         return log
 
@@ -231,9 +246,11 @@ class DeadLetterTopic:
                 if record.offset in by_offset:
                     yield by_offset[record.offset], record
 
-    def _records(self, consumer: Consumer, tp: TopicPartition, first: int, end: int) -> Iterator[ConsumerRecord]:
+    def _records(
+        self, consumer: Consumer, tp: TopicPartition, first: int, end: int, limit_s: float | None = None
+    ) -> Iterator[ConsumerRecord]:
         """Yield a partition's records from one offset up to another. Raises NothingRead."""
-        limit_s = self._config.request_timeout_ms / 1000
+        limit_s = self._config.request_timeout_ms / 1000 if limit_s is None else limit_s
         consumer.assign([tp])
         consumer.seek(tp, first)
         at, since_s = first, self._clock.monotonic()
@@ -254,8 +271,8 @@ class DeadLetterTopic:
         if before:
             self._admin.delete_records({TopicPartition(self.topic, part): offset for part, offset in before.items()})
 
-    def _consumer(self) -> Consumer:
-        return Consumer(**{**self._client("read"), "isolation_level": "read_committed", "auto_offset_reset": "none"})
+    def _consumer(self, isolation: str = "read_committed") -> Consumer:
+        return Consumer(**{**self._client("read"), "isolation_level": isolation, "auto_offset_reset": "none"})
 
     def _client(self, purpose: str) -> dict[str, Any]:
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from streamlet.backends.inline import InlineBackend
 from streamlet.base.errors import StreamletError
 from streamlet.bolts.kafka import KafkaBolt
 from streamlet.devcluster import DevCluster
+from streamlet.kafka import Admin
 from streamlet.model.settings import resolve
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, Record, SpoutConfig
 from streamlet.spouts.kafka.dead_letters.dead_letter_choice import LetterFilter, plan_replay
@@ -127,3 +129,89 @@ def test_of_records_of_which_some_are_poison_each_is_in_one_of_the_two_topics_on
     again = run(judged(kafka4, *topics))
     assert again.components["read"].emitted < 10, "the second run finds all committed"
     assert len(read_back(kafka4, letters, len(poison))) == len(poison)
+
+
+def test_a_missing_topic_is_named_before_anything_is_emitted(
+    kafka4: DevCluster, topics: tuple[str, str, str], topic_name: Callable[[], str]
+) -> None:
+    missing = topic_name()
+    with pytest.raises(NoDeadLetterTopic, match=missing) as refused:
+        run(judged(kafka4, *topics[:2], missing))
+    assert refused.value.exit_status == 2
+
+
+def test_a_letter_that_its_topic_refuses_ends_the_run_and_names_the_record(
+    kafka4: DevCluster, topics: tuple[str, str, str], make_topic: Callable[..., str]
+) -> None:
+    numbers, good, _ = topics
+    small = make_topic(kafka4, configs={"max.message.bytes": "2000"})
+    produce(kafka4, numbers, [b"0", b"1", b"x" * 3000, b"3"])
+    with pytest.raises(StreamletError, match=rf"topic '{numbers}', partition 0, offset 1, was refused by .*'{small}'"):
+        run(judged(kafka4, numbers, good, small))
+    assert read_back(kafka4, good, 0) == [], "nothing of its transaction"
+    assert run(judged(kafka4, *topics)).components["read"].kept == 1, "it comes again"
+
+
+def test_a_topic_that_is_deleted_ends_the_run(
+    kafka4: DevCluster, topics: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers, good, dead = topics
+    monkeypatch.setattr("streamlet.bolts.kafka.letters.GONE_S", 2.0)
+    produce(kafka4, numbers, [b"%d" % number for number in range(10)])
+
+    class Deletes(Judge):
+        def process(self, tup: Tuple) -> None:
+            with Admin(bootstrap_servers=kafka4.bootstrap_servers) as admin:
+                if dead in admin.list_topics():
+                    admin.delete_topics(dead)
+            super().process(tup)
+
+    monkeypatch.setitem(globals(), "Judge", Deletes)
+    with pytest.raises(StreamletError, match=rf"Dead letters wait for topic '{dead}'.* there is no such topic"):
+        run(judged(kafka4, numbers, good, dead))
+
+
+def test_a_topic_full_of_large_undecodable_records_becomes_letters_bit_by_bit(
+    kafka4: DevCluster, topics: tuple[str, str, str]
+) -> None:
+    numbers, good, letters = topics
+    values = [b"%d" % number if number % 50 == 0 else b"%03d" % number + b"x" * 100_000 for number in range(300)]
+    produce(kafka4, numbers, values)
+    result = run(judged(kafka4, numbers, good, letters))
+    assert Counter(row.value for row in read_back(kafka4, good, 6)) == Counter(values[::50])
+    assert Counter(row.value for row in read_back(kafka4, letters, 294)) == Counter(values) - Counter(values[::50])
+    assert (result.components["read"].given_up, result.components["read"].kept) == (294, 294)
+
+
+def test_the_commands_see_committed_letters_alone_and_a_replay_waits_for_open_transactions(
+    kafka4: DevCluster, topics: tuple[str, str, str]
+) -> None:
+    """An aborted letter stands before them, an open transaction in the middle, and marks behind that."""
+    numbers, _, letters = topics
+    produce(kafka4, numbers, [b"%d" % number for number in range(20)])
+    writer = Producer({"bootstrap.servers": kafka4.bootstrap_servers, "transactional.id": f"{letters}-open"})
+    writer.init_transactions(30)
+    for ends in (writer.abort_transaction, None):
+        if ends is None:
+            run(judged(kafka4, *topics))
+        writer.begin_transaction()
+        headers = [(OWN + "topic", numbers), (OWN + "partition", "0"), (OWN + "offset", "0")]
+        for partition in (0, 1):
+            writer.produce(letters, b"never", partition=partition, headers=headers)
+        writer.flush(30)
+        if ends is not None:
+            ends(30)
+    settings = SpoutConfig(KafkaHosts(kafka4.bootstrap_servers), numbers, id=numbers, dead_letter_topic=letters)
+    with DeadLetterTopic(settings, print) as topic:
+        producer = topic.begin_replay()
+        found = topic.read().letters
+        assert sorted(letter.offset for letter in found) == [3, 6]
+        assert topic.find(found[0].place) is not None
+        assert topic.replay(producer, found, None).written == found
+        producer.close()
+        assert plan_replay(topic.read(), LetterFilter(), 3).chosen == found, "their marks stand behind what is open"
+        later = Timer(1.0, writer.abort_transaction, [30])
+        later.start()
+        assert plan_replay(topic.read(whole=True), LetterFilter(), 3).chosen == []
+        later.join()
+    assert len(read_back(kafka4, numbers, 22)) == 22

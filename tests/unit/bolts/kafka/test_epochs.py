@@ -266,8 +266,10 @@ class World:
     Time passes by steps; what is under way arrives in any order, but for what one task tells of its epochs.
     """
 
-    def __init__(self, chance: random.Random, tasks: int, records: int) -> None:
+    def __init__(self, chance: random.Random, tasks: int, records: int, poison: int = 0) -> None:
         self.chance = chance
+        self.poison = poison
+        """One record in so many is sent to the dead letters; 0: none. The letter of offset n has the number -n."""
         self.records = records
         self.now = 0.0
         self.output: Counter[tuple[int, int]] = Counter()
@@ -297,10 +299,22 @@ class World:
     def arrive(self) -> None:
         if self.on_way:
             some = [self.on_way.pop(self.chance.randrange(len(self.on_way)))]
-            if self.on_way and self.chance.random() < 0.2:  # made of both
-                some = [some[0] + self.on_way.pop(self.chance.randrange(len(self.on_way)))]
+            task, root, offset = some[0][0]
+            if self.is_poison(offset):
+                self.spouts[task].dead_letter(root, offset)
+                if self.chance.random() < 0.5:  # the bolt emitted nothing before
+                    return
+            elif offset >= 0 and self.on_way and self.chance.random() < 0.2:  # made of both
+                other = self.on_way.pop(self.chance.randrange(len(self.on_way)))
+                if other[0][2] < 0 or self.is_poison(other[0][2]):
+                    self.on_way.append(other)
+                else:
+                    some = [some[0] + other]
             roots = [SharedRoots([root for _, root, _ in one]) if len(one) > 1 else one[0][1] for one in some]
             self.epochs.take(Tuples(roots, some))
+
+    def is_poison(self, offset: int) -> bool:
+        return self.poison > 0 and offset > 0 and offset % self.poison == 0
 
     def trouble(self) -> None:
         chance = self.chance
@@ -420,8 +434,10 @@ class Task:
         """Root -> offset, and which opening it was read in."""
         self.told: set[int] = set()
         self.sent: list[Told] = []
+        self.passed: set[int] = set()
+        """Sent to the dead letters; a replacement of the worker has to hear of them again."""
         self.opening = 0
-        self.position = self.stored = self.ending = 0
+        self.position = self.stored = self.ending = self.spoilt = 0
 
     def step(self) -> None:
         self.attempt.poll(self.world.now)
@@ -431,10 +447,11 @@ class Task:
             root = self._next_root()
             self.trees[root] = self.position, self.opening
             filtered = self.position % 5 == 4
+            passed = self.position in self.passed
             if not filtered:
-                self.world.on_way.append([(self.task, root, self.position)])
+                self.world.on_way.append([(self.task, root, -self.position if passed else self.position)])
             self.position += 1
-            self.attempt.records += 1
+            self.attempt.records += not passed
             if filtered:
                 self.tree_done(root)
 
@@ -449,9 +466,19 @@ class Task:
     def tree_done(self, root: int) -> None:
         self.trees.pop(root, None)
 
+    def dead_letter(self, root: int, offset: int) -> None:
+        found = self.trees.pop(root, None)
+        if found is not None:
+            self.passed.add(offset)
+            if found[1] == self.opening:
+                self.spoilt += 1
+                self.attempt.spoil(self.world.now)
+
     def tree_failed(self, root: int, offset: int, *, lost: bool) -> None:
         found = self.trees.pop(root, None)
-        if found is not None and found[1] == self.opening:
+        if found is not None and found[1] == self.opening and offset < 0:
+            self.attempt.letter_failed(self.world.now)
+        elif found is not None and found[1] == self.opening:
             self.attempt.record_failed(Partition("lines", self.task), offset, FailureCause(""), self.world.now)
 
     def everything_lost(self) -> None:
@@ -467,6 +494,7 @@ class Task:
 
     def hold(self) -> None:
         self.opening += 1
+        self.spoilt = 0
 
     def reopen(self) -> None:
         self.position = self.stored = self.world.committed[self.task]
@@ -479,12 +507,12 @@ class Task:
         return self.position > self.ending
 
     def is_done(self) -> bool:
-        return not any(opening == self.opening for _, opening in self.trees.values())
+        return self.is_settled() and not self.spoilt
 
     def begins(self) -> None: ...
 
     def is_settled(self) -> bool:
-        return self.is_done()
+        return not any(opening == self.opening for _, opening in self.trees.values())
 
     def has_read_all(self) -> bool:
         return self.position == self.world.records
@@ -510,10 +538,12 @@ class Task:
         return number
 
 
+@pytest.mark.parametrize("poison", [0, 7])
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_happens_each_record_has_its_effect_once(seed: int) -> None:
+def test_whatever_happens_each_record_has_its_effect_once(seed: int, poison: int) -> None:
+    """Of poison the effect is its letter, and nothing that a bolt emitted before it knew."""
     chance = random.Random(seed)
-    world = World(chance, tasks=1 + seed % 3, records=chance.choice([5, 40, 120]))
+    world = World(chance, tasks=1 + seed % 3, records=chance.choice([5, 40, 120]), poison=poison)
     for _ in range(4000):
         world.step()
     world.troubles = False
@@ -521,7 +551,9 @@ def test_whatever_happens_each_record_has_its_effect_once(seed: int) -> None:
         if all(s.attempt.is_idle and s.has_read_all() and not s.has_moved() for s in world.spouts.values()):
             break
         world.step()
-    wanted = {(task, offset) for task in world.committed for offset in range(world.records) if offset % 5 != 4}
+    offsets = [offset for offset in range(world.records) if offset % 5 != 4]
+    effects = [-offset if world.is_poison(offset) else offset for offset in offsets]
+    wanted = {(task, effect) for task in world.committed for effect in effects}
     assert world.output == Counter(wanted)
     assert set(world.committed.values()) == {world.records}
     assert all(spout.attempt.phase is AttemptPhase.RUNNING for spout in world.spouts.values())
@@ -530,7 +562,7 @@ def test_whatever_happens_each_record_has_its_effect_once(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_a_drain_leaves_no_transaction_open_whatever_happened_before(seed: int) -> None:
     chance = random.Random(seed)
-    world = World(chance, tasks=1 + seed % 3, records=400)
+    world = World(chance, tasks=1 + seed % 3, records=400, poison=7 * (seed % 2))
     for _ in range(chance.randrange(100, 2000)):
         world.step()
     world.troubles = False

@@ -9,7 +9,7 @@ import pytest
 from streamlet.base.backoff import Backoff
 from streamlet.components.epoch_tuples import ASK, BEGIN, COMMIT, END
 from streamlet.components.spout import FailureCause
-from streamlet.spouts.kafka.attempt import Attempt, AttemptPhase
+from streamlet.spouts.kafka.attempt import LOOK_FURTHER_S, Attempt, AttemptPhase
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.retry import NextTry
 
@@ -224,6 +224,55 @@ def test_a_record_that_fails_more_often_than_it_may_is_given_up(attempt: Attempt
         attempt.poll(now)
         attempt.acked(len(log.told) - 1, now)
     assert [text for text in log.said if "give" in text] == ["give up 7 after 3: no"]
+
+
+def test_a_failure_says_which_try_it_was_and_when_the_next_one_comes(attempt: Attempt, log: Log) -> None:
+    emit(attempt, log, 1, 12.0)
+    attempt.record_failed(PARTITION, 7, CAUSE, 12.0)
+    attempt.acked(len(log.told) - 1, 12.5)
+    assert log.coming == [(7, "ValueError", NextTry(1, 3, 13.5))]
+
+
+def test_a_record_that_is_given_up_is_waited_for_no_longer(attempt: Attempt, log: Log) -> None:
+    attempt.retry_limit = 1
+    attempt.tries = {(PARTITION, 7): 1}
+    emit(attempt, log, 1, 12.0)
+    attempt.record_failed(PARTITION, 7, CAUSE, 12.0)
+    attempt.acked(len(log.told) - 1, 12.0)
+    attempt.poll(12.1)
+    assert log.told[-1] == BEGIN and log.coming == []
+
+
+def test_an_attempt_with_a_spoilt_record_goes_on_for_a_moment_and_ends_when_its_trees_are_over(
+    attempt: Attempt, log: Log
+) -> None:
+    attempt.interval_s = 600.0
+    emit(attempt, log, 100, 12.01)
+    attempt.spoil(12.02)
+    assert attempt.may_emit
+    attempt.poll(12.02 + LOOK_FURTHER_S)
+    assert attempt.phase is AttemptPhase.CLOSING, "not after ten minutes"
+    log.settled = True
+    attempt.poll(12.2)
+    assert (attempt.phase, log.told, log.said) == (AttemptPhase.OFF, [BEGIN], ["hold"])
+    assert attempt.tries == {} and attempt.most > 100, "nothing is to be found out"
+    attempt.spoil(12.21)
+    assert attempt.closes_s is None, "over already"
+
+
+def test_another_record_of_a_spoilt_attempt_that_fails_is_counted_as_ever(attempt: Attempt, log: Log) -> None:
+    emit(attempt, log, 100, 12.01)
+    attempt.spoil(12.02)
+    attempt.record_failed(PARTITION, 9, CAUSE, 12.03)
+    attempt.acked(1, 12.04)
+    assert (attempt.tries, attempt.phase) == ({(PARTITION, 9): 1}, AttemptPhase.OFF)
+    assert not attempt._spoilt
+
+
+def test_a_letter_that_fails_ends_the_attempt_and_the_next_epoch_has_fewer_records(attempt: Attempt, log: Log) -> None:
+    emit(attempt, log, 100, 12.01)
+    attempt.letter_failed(12.02)
+    assert (attempt.phase, attempt.most, log.told) == (AttemptPhase.OFF, 50, [BEGIN])
 
 
 def test_epochs_grow_again_with_each_that_is_committed_and_tries_are_forgotten(attempt: Attempt, log: Log) -> None:

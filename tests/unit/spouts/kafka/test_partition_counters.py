@@ -50,3 +50,20 @@ def test_a_record_that_is_given_up_and_read_again_counts_once() -> None:
     counts.cut(None)
     OffsetLedger(3, counts).passed_poison(3)
     assert counts.given_up == 3, "another record"
+
+
+def test_a_letter_counts_once_it_is_committed_and_of_another_topic_never() -> None:
+    counts = PartitionCounters()
+    ledger: OffsetLedger[str] = OffsetLedger(3, counts)
+    for offset in (3, 4, 5):
+        ledger.awaits_letter(offset, "row")
+    assert (ledger.open_count, ledger.waiting_count, ledger.next_committable()) == (3, 3, 3)
+    for offset in (3, 4):
+        ledger.letter_written(offset)
+    assert (counts.given_up, ledger.next_committable()) == (0, 5)
+    assert (counts.letters_committed(4), counts.given_up) == (1, 1)
+    assert (counts.letters_committed(4), counts.given_up) == (0, 1)
+    assert (counts.first_told(4), counts.first_told(4)) == (True, False)
+    counts.cut(None)
+    assert (counts.letters_committed(9), counts.given_up) == (0, 1)
+    assert counts.first_told(4), "another record"

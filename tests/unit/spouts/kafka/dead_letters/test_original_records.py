@@ -6,7 +6,7 @@ import pytest
 
 from streamlet.kafka.records.record_batch import BatchHeader, RecordBatch
 from streamlet.spouts.kafka.dead_letters import original_records
-from streamlet.spouts.kafka.dead_letters.original_records import OriginalRecords
+from streamlet.spouts.kafka.dead_letters.original_records import NotEmitted, OriginalRecords
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Partition
 
@@ -147,3 +147,21 @@ def test_a_record_taken_out_of_a_later_batch_outlives_those_of_an_earlier_one(
     ledger.acked(0)
     originals.drop_done()
     assert originals.of(10).record.offset == 10
+
+
+def test_where_what_fails_is_read_again_a_batch_is_kept_until_it_is_emitted() -> None:
+    ledger: OffsetLedger[str] = OffsetLedger(0)
+    originals = OriginalRecords(P, NotEmitted(ledger))
+    originals.add(batch(0, 5))
+    originals.add(batch(5, 5))
+    emit(ledger, 0, 5)
+    originals.drop_done()
+    assert originals.of(5).record.value == b"0000000005"
+    emit(ledger, 5, 9)
+    originals.drop_done()
+    assert originals.of(9).record.value == b"0000000009", "its batch has one that is not emitted"
+    with pytest.raises(KeyError):
+        originals.of(3)
+    emit(ledger, 9, 10)
+    originals.drop_done()
+    assert originals.size_bytes == 0

@@ -1,0 +1,89 @@
+"""Dead letters in a KafkaBolt: written as they are, and the end of the run where they never can be."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streamlet.bolts.kafka import KafkaBolt
+from streamlet.bolts.kafka.errors import LetterRefused, LetterTopicGone, RecordNotTaken, StaleTuple
+from streamlet.bolts.kafka.letters import GONE_S, LetterTopics, records_of
+from streamlet.bolts.kafka.outbound import Delivery
+from streamlet.components.batch import Batch
+from streamlet.components.epoch_tuples import LETTERS, LetterRow
+from streamlet.kafka.broker_errors import MessageTooLarge, UnknownTopicOrPartition
+from streamlet.kafka.errors import ClientTimeout
+
+RECORD = "topic 'orders', partition 1, offset 7"
+
+
+def letters(*topics: str) -> Batch:
+    rows = [[*LetterRow(topic, None, b"v", [["own", None], ["why", b"\xff"]], RECORD)] for topic in topics]
+    return Batch(rows, "orders", LETTERS, 1, LetterRow._fields, roots=[2] * len(rows))
+
+
+def test_a_letter_is_written_with_the_bytes_it_came_with() -> None:
+    (record,) = records_of(letters("dead")).each()
+    assert (record.topic, record.key, record.value) == ("dead", None, b"v")
+    assert record.headers == [("own", None), ("why", b"\xff")]
+
+
+class Transactions(SimpleNamespace):
+    """What the bolt tells its transactions."""
+
+    def refuse(self, error: Exception) -> None:
+        self.refusal = error
+
+
+@pytest.mark.parametrize(
+    ("error", "ends"),
+    [
+        (MessageTooLarge("Writing"), True),
+        (RecordNotTaken("No way to it for 60 s."), False),
+        (StaleTuple("Its attempt is over."), False),
+    ],
+)
+def test_a_letter_that_the_brokers_never_take_ends_the_run_and_names_its_record(error: Exception, ends: bool) -> None:
+    spec = KafkaBolt.spec(inputs=[], hosts="kafka://127.0.0.1:1", topic="out")
+    bolt: Any = KafkaBolt(**spec.kwargs)
+    failed: list[Any] = []
+    vars(bolt).update(ack=lambda batch: None, fail=lambda tup, why=None: failed.append(tup))
+    bolt._transactions = Transactions(refusal=None)
+    batch = letters("dead")
+    bolt._settle(Delivery(batch, records_of(batch), failed={0: error}))
+    refusal = bolt._transactions.refusal
+    assert isinstance(refusal, LetterRefused) is ends
+    if ends:
+        for part in (RECORD, "refused by topic 'dead'", "max_request_size", "comes again at the next start"):
+            assert part in refusal.message
+    assert len(failed) == isinstance(error, StaleTuple)
+
+
+def ask(error: Exception | None) -> Any:
+    def asked(topic: str) -> None:
+        if error is not None:
+            raise error
+
+    return asked
+
+
+def test_letters_that_wait_for_a_topic_which_is_gone_end_the_run_and_an_outage_does_not() -> None:
+    topics, gone = LetterTopics(), UnknownTopicOrPartition("there is no topic 'dead'")
+    topics.wait(letters("dead", "other"), 5.0)
+    topics.check(5.0 + GONE_S - 0.1, ask(gone), lambda: "")
+    topics.check(5.0 + GONE_S, ask(ClientTimeout("no answer")), lambda: "")
+    topics.wait(letters("dead"), 14.0)  # the next attempt: the wait goes on
+    with pytest.raises(LetterTopicGone, match=r"wait for topic 'dead' .* for 10 s .*One connection\."):
+        topics.check(5.0 + GONE_S, ask(gone), lambda: "One connection.")
+
+
+def test_a_letter_that_is_written_ends_the_wait_for_its_topic() -> None:
+    topics, gone = LetterTopics(), UnknownTopicOrPartition("there is no topic 'dead'")
+    topics.wait(letters("dead"), 5.0)
+    topics.written(letters("dead"))
+    topics.wait(letters("dead"), 14.0)
+    topics.check(20.0, ask(gone), lambda: "")
+    topics.check(14.0 + GONE_S, ask(None), lambda: "")
+    topics.check(14.0 + GONE_S + 0.1, ask(gone), lambda: "")
