@@ -64,6 +64,11 @@ def _commits(component: ComponentDef) -> bool:
     return component.kind == BOLT and bool(getattr(component.cls, "commits_epochs", False))
 
 
+def _keeps_letters(component: ComponentDef) -> bool:
+    takes = getattr(component.cls, "takes_dead_letters", None)
+    return takes is not None and bool(takes(component.kwargs))
+
+
 def delivery_problems(
     topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[str | None, str, str]]:
@@ -105,7 +110,9 @@ def not_covered(topology: TopologySpec) -> str:
     """Return a sentence on what exactly once does not cover."""
     bolts = [c.name for c in topology.components if c.kind == BOLT and not _commits(c)]
     (out,) = [c.name for c in topology.components if _commits(c)]
-    said = f"Exactly once: the records that {out} writes, with the offsets of what they came from."
+    letters = any(c.kind == SPOUT and _keeps_letters(c) for c in topology.components)
+    among = ", dead letters among them" if letters else ""
+    said = f"Exactly once: the records that {out} writes{among}, with the offsets of what they came from."
     if bolts:
         said += (
             f" Not covered: what {', '.join(bolts)} keep{'s' * (len(bolts) == 1)} in memory from tuple to tuple, and "

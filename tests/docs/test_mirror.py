@@ -57,6 +57,8 @@ HELD_BY = {
     "scripted/devcluster/test_jvm.py": ["devcluster/keeper"],
     "scripted/bolts/kafka/test_shared_producer.py": ["kafka/producer/topic_wait"],
     "scripted/spouts/kafka/test_truncation.py": ["spouts/kafka/epoch_ends"],
+    "unit/spouts/kafka/dead_letters/test_dead_letter_writer.py": ["spouts/kafka/dead_letters/letter_lines"],
+    "unit/spouts/kafka/test_exactly_once.py": ["spouts/kafka/dead_letters/epoch_letters"],
     "unit/spouts/kafka/test_manager.py": ["spouts/kafka/read_buffer"],
     "unit/spouts/kafka/test_spout_fetcher.py": ["spouts/kafka/read_sources"],
     "unit/kafka/protocol/test_messages.py": [

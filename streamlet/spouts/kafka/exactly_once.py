@@ -16,7 +16,7 @@ from streamlet.components.epoch_tuples import EPOCHS, LETTERS, EndOfEpoch, Lette
 from streamlet.components.spout import FailReason, FailureCause
 from streamlet.spouts.kafka.attempt import Attempt, AttemptPhase
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator
-from streamlet.spouts.kafka.dead_letters.dead_letter import WORKER_DIED, Fault, RunStamp, Verdict
+from streamlet.spouts.kafka.dead_letters.dead_letter import WORKER_DIED, Fault, RunStamp, LastTry
 from streamlet.spouts.kafka.dead_letters.epoch_letters import EpochLetters
 from streamlet.spouts.kafka.dead_letters.letter_lines import LetterLines
 from streamlet.spouts.kafka.errors import DEAD_LETTER, SKIP, STOP, PoisonRecord
@@ -151,7 +151,7 @@ class ExactlyOnce:
         counts = manager.ledger.counts
         if offset in counts.too_often:
             return
-        counts.too_often[offset] = Verdict(fault, tries)
+        counts.too_often[offset] = LastTry(fault, tries)
         if self._config.on_poison == SKIP:  # a dead letter counts when it is committed, and has a line of its own
             counts.give_up(offset)
             log.error("%s offset %d given up (on_poison=skip): it %s", manager.partition, offset, one_line(what))

@@ -33,7 +33,7 @@ from streamlet.base.printable import one_line
 from streamlet.components.spout import FailureCause, MessageIds, Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.records.record_batch import RecordBatch
-from streamlet.spouts.kafka.dead_letters.dead_letter import MISFIT, WORKER_DIED, Fault, GivenUp, Verdict
+from streamlet.spouts.kafka.dead_letters.dead_letter import MISFIT, WORKER_DIED, Fault, GivenUp, LastTry
 from streamlet.spouts.kafka.dead_letters.original_records import NotEmitted, Original, OriginalRecords
 from streamlet.spouts.kafka.errors import DEAD_LETTER, STOP, PoisonRecord, SchemeNotReady
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
@@ -182,7 +182,7 @@ class PartitionManager:
         """Set when a record was given up and the policy is to stop; raised by the spout's next upkeep."""
         self.damage: KafkaError | None = None
         """Why an answer could not be unpacked; the spout has it fetched again once, and clears this."""
-        self.passed: Mapping[int, Verdict] = {}
+        self.passed: Mapping[int, LastTry] = {}
         """Offsets of records that are passed over: they failed too often (``exactly_once``)."""
         kept = NotEmitted(ledger) if limits.in_attempts else ledger
         self.originals = OriginalRecords(partition, kept) if limits.on_poison == DEAD_LETTER else None

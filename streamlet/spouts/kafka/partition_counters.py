@@ -6,7 +6,7 @@ they remember of single offsets belongs to one topic: in another one of the same
 
 from __future__ import annotations
 
-from streamlet.spouts.kafka.dead_letters.dead_letter import Verdict
+from streamlet.spouts.kafka.dead_letters.dead_letter import LastTry
 from streamlet.spouts.kafka.partition import OffsetRange
 
 
@@ -30,7 +30,7 @@ class PartitionCounters:
         self._sums: _Sums = _Sums() if before is None else before._sums
         self.topic_id = topic_id
         """The id of the topic that the offsets belong to; None unknown."""
-        self.too_often: dict[int, Verdict] = {}
+        self.too_often: dict[int, LastTry] = {}
         """Offsets to pass over, for they failed too often (``exactly_once``). Never replaced: managers hold it too."""
         self.letters: set[int] = set()
         """Offsets whose dead letters are written, in a transaction that is not known to be committed."""

@@ -251,6 +251,31 @@ def find_brokers(
     return reader, living_brokers(reader.read_brokers, deadline_s, clock, held.say)
 
 
+def await_dead_letter_topic(client: KafkaClient, topic: str, context: TopologyContext, deadline_s: float) -> None:
+    """Wait until a topic is known that another component writes letters to. Blocks.
+
+    Raises NoDeadLetterTopic, DeadLettersCannotStart.
+    """
+    reader, believed_s = KafkaBrokerReader(topic, client), float("inf")
+    while True:
+        looking = Activity(reader.get_current_brokers())
+        while not looking.poll():
+            client.poll(START_POLL_S)
+        try:
+            looking.take()
+            return
+        except StreamletError as error:
+            now, missing = context.clock.monotonic(), isinstance(error, NoSuchTopic)
+            if not (missing or error.retriable):
+                raise
+            # Of a topic that was just made, not all brokers know at once.
+            believed_s = min(believed_s, now + UNKNOWN_S) if missing else float("inf")
+            if now >= min(believed_s, deadline_s):
+                kind = NoDeadLetterTopic if missing else DeadLettersCannotStart
+                raise kind(topic, context.component_name, client.connections()) from error
+        time.sleep(START_POLL_S)
+
+
 def wire(
     config: SpoutConfig,
     schemes: Mapping[str, Scheme] | Scheme,
@@ -334,7 +359,7 @@ class _Start:
         stamp = self._stamp()
         letters = self._dead_letter_writer(brokers, stamp)
         if self._exactly_once and config.on_poison == DEAD_LETTER:
-            self._await_letters_topic(client)
+            await_dead_letter_topic(client, config.dead_letter_topic, self._context, self._deadline_s)
         connections = DynamicPartitionConnections(client)
         owner = Owner(self._context.topology_id, self._context.topology_name)
         reader = zk_reader or KafkaBrokerReader(config.choice(), client)
@@ -417,31 +442,6 @@ class _Start:
         return RunStamp(
             context.topology_name, context.topology_id, context.component_name, _installed(), self._code_version
         )
-
-    def _await_letters_topic(self, client: KafkaClient) -> None:
-        """Wait until the topic of dead letters is known. Blocks.
-
-        Raises NoDeadLetterTopic, DeadLettersCannotStart.
-        """
-        config, name = self._config, self._context.component_name
-        reader, believed_s = KafkaBrokerReader(config.dead_letter_topic, client), float("inf")
-        while True:
-            looking = Activity(reader.get_current_brokers())
-            while not looking.poll():
-                client.poll(START_POLL_S)
-            try:
-                looking.take()
-                return
-            except StreamletError as error:
-                now, missing = self._clock.monotonic(), isinstance(error, NoSuchTopic)
-                if not (missing or error.retriable):
-                    raise
-                # Of a topic that was just made, not all brokers know at once.
-                believed_s = min(believed_s, now + UNKNOWN_S) if missing else float("inf")
-                if now >= min(believed_s, self._deadline_s):
-                    kind = NoDeadLetterTopic if missing else DeadLettersCannotStart
-                    raise kind(config.dead_letter_topic, name, client.connections()) from error
-            time.sleep(START_POLL_S)
 
     def _dead_letter_writer(self, brokers: Sequence[Broker], stamp: RunStamp) -> DeadLetterWriter | None:
         """Return the writer, its topic known; None where it is not needed. Raises NoDeadLetterTopic."""

@@ -71,6 +71,8 @@ def test_dead_letters_take_part() -> None:
         copy = out(same)
 
     assert said(Kept.__topology__) == []
+    assert "the records that copy writes, dead letters among them, with the offsets" in not_covered(Kept.__topology__)
+    assert "dead letters" not in not_covered(Copying.__topology__)
 
 
 def test_a_topology_that_writes_nothing_to_kafka_is_refused() -> None:

@@ -53,8 +53,8 @@ class Fault(NamedTuple):
     text: str
 
 
-class Verdict(NamedTuple):
-    """Why a record is given up, and at which try."""
+class LastTry(NamedTuple):
+    """The try after which a record is given up, and its fault."""
 
     fault: Fault
     tries: int

@@ -131,7 +131,7 @@ def test_of_records_of_which_some_are_poison_each_is_in_one_of_the_two_topics_on
     assert len(read_back(kafka4, letters, len(poison))) == len(poison)
 
 
-def test_a_missing_topic_is_named_before_anything_is_emitted(
+def test_a_topic_for_letters_that_is_missing_is_named_at_the_start(
     kafka4: DevCluster, topics: tuple[str, str, str], topic_name: Callable[[], str]
 ) -> None:
     missing = topic_name()
