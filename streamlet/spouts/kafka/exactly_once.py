@@ -16,7 +16,7 @@ from streamlet.components.epoch_tuples import EPOCHS, LETTERS, EndOfEpoch, Lette
 from streamlet.components.spout import FailReason, FailureCause
 from streamlet.spouts.kafka.attempt import Attempt, AttemptPhase
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator
-from streamlet.spouts.kafka.dead_letters.dead_letter import WORKER_DIED, Fault, RunStamp, LastTry
+from streamlet.spouts.kafka.dead_letters.dead_letter import WORKER_DIED, Fault, LastTry, RunStamp
 from streamlet.spouts.kafka.dead_letters.epoch_letters import EpochLetters
 from streamlet.spouts.kafka.dead_letters.letter_lines import LetterLines
 from streamlet.spouts.kafka.errors import DEAD_LETTER, SKIP, STOP, PoisonRecord

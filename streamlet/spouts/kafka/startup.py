@@ -34,6 +34,7 @@ from streamlet.kafka.producer.topic_wait import UNKNOWN_S
 from streamlet.kafka.settings.client_config import ClientConfig
 from streamlet.spouts.kafka.activity import Activity, Background
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
+from streamlet.spouts.kafka.chosen_topics import ChosenTopics
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator, StaticCoordinator, Task
 from streamlet.spouts.kafka.dead_letters.dead_letter import RunStamp
 from streamlet.spouts.kafka.dead_letters.dead_letter_writer import DeadLetterWriter, open_writer
@@ -256,13 +257,14 @@ def await_dead_letter_topic(client: KafkaClient, topic: str, context: TopologyCo
 
     Raises NoDeadLetterTopic, DeadLettersCannotStart.
     """
-    reader, believed_s = KafkaBrokerReader(topic, client), float("inf")
+    # As one of several: then a look at a topic that is not there names no others.
+    reader, believed_s = KafkaBrokerReader(ChosenTopics((topic,), several=True), client), float("inf")
     while True:
         looking = Activity(reader.get_current_brokers())
         while not looking.poll():
             client.poll(START_POLL_S)
         try:
-            looking.take()
+            looking.take().whole()
             return
         except StreamletError as error:
             now, missing = context.clock.monotonic(), isinstance(error, NoSuchTopic)

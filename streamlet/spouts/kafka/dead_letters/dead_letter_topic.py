@@ -75,8 +75,8 @@ class NothingRead(StreamletError):
     def __init__(self, tp: TopicPartition, at: int, end: int, limit_s: float) -> None:
         super().__init__(
             f"Partition {tp.partition} of {tp.topic!r} cannot be read on from offset {at}, and it has records up to "
-            f"{end}: its broker gave none for {limit_s:.0f} s. Look whether its leader is up, or whether a run that was "
-            "killed has left a transaction open there (its transaction_timeout_ms ends that), and run the command "
+            f"{end}: its broker gave none for {limit_s:.0f} s. Look whether its leader is up, or whether a run that "
+            "was killed has left a transaction open there (its transaction_timeout_ms ends that), and run the command "
             "again."
         )
 
@@ -143,7 +143,7 @@ class DeadLetterTopic:
     def read(self, *, whole: bool = False) -> LetterLog:
         """Read all headers; committed records only. Raises NothingRead.
 
-        ``whole``: wait for the end of transactions that are open, and read what is behind them.
+        ``whole``: wait for the end of open transactions, and read on behind them.
         """
         log = LetterLog()
         tps = [TopicPartition(self.topic, number) for number in self.partitions]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from streamlet import Batch, Bolt, Topology
-from streamlet.components.epoch_tuples import EPOCHS
+from streamlet.components.epoch_tuples import EPOCHS, LETTERS
 from streamlet.components.spout import Spout
 
 
 class Numbers(Spout):
-    """Emits three numbers, and tells the end of an epoch after each."""
+    """Emits three numbers, and tells the end of an epoch after each, and gives a dead letter along."""
 
     outputs = ["n"]
     tells_epochs = True
@@ -24,9 +24,10 @@ class Numbers(Spout):
     def next_tuple(self) -> None:
         if self.left:
             self.left -= 1
-            self.open |= {self.left, ("told", self.left)}
+            self.open |= {self.left, ("told", self.left), ("letter", self.left)}
             self.emit([self.left], tup_id=self.left)
             self.emit(["end", self.left], tup_id=("told", self.left), stream=EPOCHS)
+            self.emit(["dead", None, b"v", [], "a record"], tup_id=("letter", self.left), stream=LETTERS)
 
     def ack(self, tup_id: Any) -> None:
         self.open.discard(tup_id)
@@ -47,7 +48,7 @@ class Commits(Bolt):
 
     def process_batch(self, batch: Batch) -> None:
         for given in batch.tuples if self.by_tuple else [batch]:
-            (self.fail if self.fails and batch.stream == EPOCHS else self.ack)(given)
+            (self.fail if self.fails and batch.stream != "default" else self.ack)(given)
 
 
 @pytest.mark.parametrize("by_tuple", [False, True])
