@@ -47,12 +47,12 @@ class LetterTopics:
 
     def wait(self, batch: Batch, now_s: float) -> None:
         """Note that letters are under way."""
-        for topic in {row[0] for row in batch.rows}:
+        for topic in dict.fromkeys(row[0] for row in batch.rows):
             self._since_s.setdefault(topic, now_s)
 
     def written(self, batch: Batch) -> None:
         """Note that letters are written."""
-        for topic in {row[0] for row in batch.rows}:
+        for topic in dict.fromkeys(row[0] for row in batch.rows):
             self._since_s.pop(topic, None)
 
     def check(self, now_s: float, ask: Callable[[str], object], connections: Callable[[], str]) -> None:
