@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from streamlet.runtime.tasks.emitter import FAIR, Inbox, Run
+from streamlet.runtime.tasks.inbox import FAIR, Inbox
+from streamlet.runtime.tasks.runs import Run
 
 
 def run(target: int, count: int, size: int = 0) -> Run:
