@@ -52,6 +52,10 @@ class ComponentStatus:
     timed_out: int = 0
     """Trees that took longer than the message time-out; they are in ``failed``, too."""
     errors: int = 0
+    tick_errors: int = 0
+    """Of the errors, those of ``process_tick`` that no failure of tuples stands for."""
+    tick_failed: int = 0
+    """Tasks of a bolt whose latest ``process_tick`` raised such an error."""
     p50_ms: float | None = None
     p99_ms: float | None = None
     given_up: int = 0

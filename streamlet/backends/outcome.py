@@ -38,6 +38,18 @@ class RunFailed(StreamletError):
         self.result = result
 
 
+class TickFailed(StreamletError):
+    """The last ``process_tick`` of a bolt raised.
+
+    No later one made good what it was to do.
+    ``result`` is the result that the run would have had.
+    """
+
+    def __init__(self, message: str, result: RunResult) -> None:
+        super().__init__(message)
+        self.result = result
+
+
 class TreesFailed(StreamletError):
     """Some emitted tuples were not processed, and nobody will emit them again.
 
@@ -70,22 +82,43 @@ def tuples_text(waiting: Mapping[str, int]) -> str:
 def check_end(result: RunResult, topology: TopologySpec, errors: Sequence[str], raised: Sequence[str]) -> RunResult:
     """Return the result of a run that succeeded and was closed.
 
-    ``raised`` are the errors of those that could not; ``errors`` as for ``check_result``. Raises RunFailed, TreesFailed
-    or TuplesLeft.
+    ``raised`` are the errors of those that could not; ``errors`` as for ``check_result``. Raises RunFailed,
+    TreesFailed, TuplesLeft or TickFailed.
     """
     # Rule: everything that is known is said, and the numbers are in the result. A worker that is lost while the run
     # drains takes tuples along, too: the words about its closing must not hide theirs.
     closing = _closing_text(raised, result)
+    ticks = _ticks_text(result, errors)
     try:
         checked = check_result(result, topology, errors)
     except (TreesFailed, TuplesLeft) as found:
-        if closing is None:
+        if closing is None and not ticks:
             raise
-        besides = MISSING if result.left and not raised else f"Besides, {closing}"  # those who died stand in it already
+        besides = f"Besides, {ticks}" if ticks else ""
+        if closing is not None:  # those who died stand in it already
+            besides = f"{MISSING if result.left and not raised else f'Besides, {closing}'} {besides}".strip()
         raise type(found)(f"{found.message} {besides}", result) from None
     if closing is not None:
-        raise RunFailed(f"The topology ran to its end, but {closing}", result=result)
+        besides = f" Besides, {ticks}" if ticks else ""
+        raise RunFailed(f"The topology ran to its end, but {closing}{besides}", result=result)
+    if ticks:
+        raise TickFailed(f"The topology ran to its end, but {ticks}", result)
     return checked
+
+
+def _ticks_text(result: RunResult, errors: Sequence[str]) -> str:
+    """Return which bolts' last ticks raised, and what; empty: none."""
+    # Rule: as of a `cleanup` that raises. What a bolt writes at its ticks is in no tree, so "everything is done" says
+    # nothing of it; an error that a later tick of the task made good is told, and fails nothing.
+    rows = [row for row in result.status.components if row.tick_failed]
+    if not rows:
+        return ""
+    who = " and ".join(
+        f"of {row.name}" + (f" (in {row.tick_failed} of {row.tasks} tasks)" if row.tasks > 1 else "") for row in rows
+    )
+    said = [text for row in rows for text in errors if text.startswith(f"{row.name} (task ")]
+    why = "".join(f" {text}" for text in dict.fromkeys(said))
+    return f"the last process_tick {who} raised. What it was to write may be missing.{why}"
 
 
 def _closing_text(raised: Sequence[str], result: RunResult) -> str | None:

@@ -24,6 +24,7 @@ from streamlet.cli.check import summary
 from streamlet.cli.errors import explain
 from streamlet.cli.output import OutputFailed
 from streamlet.model.spec import SPOUT
+from streamlet.model.validate import unread_spouts
 from streamlet.runtime.worker.log_lines import shown_text
 
 AT_WORK_S = 0.3
@@ -254,7 +255,8 @@ def heading(request: RunRequest, backend: str) -> str:
         "inline": "in this process",
         "spark": f"on {many(request.workers, 'Spark executor slot')}",
     }.get(backend, f"on {many(request.workers, 'worker process', 'worker processes')}")
-    return f"{request.topology.name}: {summary(request.topology)} {where}. Ctrl-C drains and stops."
+    unread = "".join(f" {line}" for line in unread_spouts(request.topology))
+    return f"{request.topology.name}: {summary(request.topology)} {where}. Ctrl-C drains and stops.{unread}"
 
 
 def ending(result: RunResult, exit_status: int = 0) -> str:
@@ -265,7 +267,7 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
     why = {"caught_up": "Caught up", "time": "Time is over", "interrupted": "Stopped"}.get(result.reason, result.reason)
     failed = sum(row.failed for row in result.status.components if row.kind == SPOUT)
     before = f"{many(failed, 'tuple tree')} failed on the way, for the spout to send again.\n" if failed else ""
-    before += "".join(f"{line}\n" for line in gone_lines(result.status))
+    before += "".join(f"{line}\n" for line in [*gone_lines(result.status), *tick_lines(result.status)])
     left = "everything that was emitted is done"
     if not result.drained:
         by_name = ", ".join(f"{row.name} {row.open:,}" for row in result.status.components if row.open)
@@ -297,6 +299,16 @@ def gone_lines(status: RunStatus) -> list[str]:
         if parts:
             lines.append(f"{row.name}: {', '.join(parts)}; nobody sends them again.")
     return lines
+
+
+def tick_lines(status: RunStatus) -> list[str]:
+    """Return ``count: 3 ticks raised`` for each bolt with such."""
+    return [
+        f"{row.name}: {many(row.tick_errors, 'tick')} raised; what {'it was' if row.tick_errors == 1 else 'they were'} "
+        "to do is not done, unless a later tick did it."
+        for row in status.components
+        if row.tick_errors
+    ]
 
 
 def killed(status: RunStatus | None) -> str:

@@ -7,11 +7,12 @@ A batch is processed on the bolt's own thread, at a tick. Its tuples stay open u
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from streamlet.base.errors import StreamletError, hurts_one_tuple
+from streamlet.base.errors import StreamletError, hurts_one_tuple, text_of
 from streamlet.components.bolt import Bolt
 from streamlet.components.component import BoltPort
 from streamlet.components.tuples import Tuple, TupleId
@@ -19,7 +20,11 @@ from streamlet.model.plan import TICK_PERIOD
 
 
 class BatchFailed(StreamletError):
-    """``process_batch`` raised; the tuples of that batch have failed."""
+    """``process_batch`` raised; the tuples of that batch have failed. Its cause is the error of the user."""
+
+
+class BadKey(StreamletError):
+    """``group_key`` returned what cannot be a key; its tuple has failed."""
 
 
 class BatchingBolt(Bolt):
@@ -63,7 +68,16 @@ class BatchingBolt(Bolt):
 
     def process(self, tup: Tuple) -> None:
         """Put a tuple into its batch."""
-        self._batches.setdefault(self.group_key(tup), []).append(tup)
+        key = self.group_key(tup)
+        try:
+            batch = self._batches.setdefault(key, [])
+        except TypeError:
+            raise BadKey(
+                f"{self.component_name} (task {self.task_id}): group_key{_defined_at(self.group_key)} returned "
+                f"{key!r:.80}, a {type(key).__name__}, on a tuple from {tup.component}, and a batch's key must be "
+                "hashable: return a str, a number or a tuple of these."
+            ) from None
+        batch.append(tup)
 
     def process_tick(self, tup: Tuple) -> None:
         """Process all batches at each ``ticks_between_batches``-th tick."""
@@ -99,12 +113,14 @@ class BatchingBolt(Bolt):
         for tup in tups:
             if self._fails_batches or not tup.root:
                 self.fail(tup, error)
-        frame = traceback.extract_tb(error.__traceback__)[-1]
+        # A call with wrong arguments fails in this file: the place to look at is then the method that was called.
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+        at = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else _defined_at(self.process_batch)
         then = _what_follows(tups, self._fails_batches)
+        on = "exit_on_exception ends the run" if self.exit_on_exception else "the bolt goes on with the next batch"
         failed = BatchFailed(
-            f"{self.component_name} (task {self.task_id}) raised {type(error).__name__} at {frame.filename}:"
-            f"{frame.lineno} in process_batch, on {len(tups)} tuple(s) of key {key!r:.80}: {error}. {then}; the bolt "
-            "goes on with the next batch."
+            f"{self.component_name} (task {self.task_id}) raised {type(error).__name__}{at} in process_batch, on "
+            f"{len(tups)} tuple(s) of key {key!r:.80}: {text_of(error)}. {then}; {on}."
         )
         failed.__cause__ = error
         return failed
@@ -137,6 +153,12 @@ class BatchingBolt(Bolt):
             send_many(tuples, stream, anchors)
 
         vars(self).update(emit=emit, emit_many=emit_many, auto_ack=False, auto_anchor=False)
+
+
+def _defined_at(method: Any) -> str:
+    """Return `` (FILE:LINE)`` of a method's definition; empty if it has none."""
+    code = getattr(inspect.unwrap(method), "__code__", None)
+    return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
 
 
 def _what_follows(tups: Sequence[Tuple], fails: bool) -> str:

@@ -89,6 +89,10 @@ class NamedValues(list[Any]):
         return dict(zip(self._fields, self, strict=True))
 
 
+NAMES_OF_ROWS = ("_asdict", "_fields")
+"""What values with names have beside their fields."""
+
+
 def tuple_with_names(fields: Sequence[str]) -> type[Tuple]:
     """Return a class of tuples whose ``values`` are :class:`NamedValues` of these fields."""
     attributes = {name: property(itemgetter(at)) for at, name in enumerate(fields) if name.isidentifier()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Never, TypeGuard
@@ -48,6 +49,8 @@ class TopologySpec:
     name: str
     components: tuple[ComponentDef, ...]
     config: Mapping[str, Any]
+    forgotten: tuple[tuple[str, str], ...] = ()
+    """Lines that name a component without ``.spec()``: attribute and class."""
 
     def component(self, name: str) -> ComponentDef:
         """Return the component of that name. Raises KeyError."""
@@ -90,7 +93,7 @@ class TopologyMeta(type):
             inherited.update({k: v for k, v in vars(base).items() if isinstance(v, ComponentSpec)})
         # Frozen when the class body ends: from here on the topology is data. Coordinator and workers each import the
         # file and derive the same plan from it; nothing that code does to a spec afterwards can make them differ.
-        cls.__topology__ = _freeze(name, inherited, config)
+        cls.__topology__ = _freeze(name, inherited, config, _forgotten(cls, inherited))
         return cls
 
     if not TYPE_CHECKING:  # with it a type checker would accept every name
@@ -114,7 +117,40 @@ def _check_names(topology: str, namespace: Mapping[str, Any]) -> None:
         raise BadInput(f'{topology}.config is {config!r:.80}: give a dict, {{"topology.max.spout.pending": 100}}.')
 
 
-def _freeze(topology: str, specs: Mapping[str, ComponentSpec], config: Mapping[str, Any]) -> TopologySpec:
+def _forgotten(topology: type, specs: Mapping[str, ComponentSpec]) -> tuple[tuple[str, str], ...]:
+    """Return the lines that name a component without ``.spec()``, with its class."""
+    # Rule: a component's class in a topology's body is a line that lacks its spec, unless the class is defined in that
+    # body and a spec there uses it. Left out in silence, `store = Store` would have records committed unprocessed.
+    used = {base for spec in specs.values() for base in spec.cls.__mro__}
+    found: dict[str, str] = {}
+    for owner in reversed(topology.__mro__):
+        for name, value in vars(owner).items():
+            found.pop(name, None)
+            cls = _component_class(value)
+            if cls is None or name in specs:
+                continue
+            if cls is not value or cls not in used or cls.__qualname__ != f"{owner.__qualname__}.{name}":
+                found[name] = cls.__name__
+    return tuple(found.items())
+
+
+def _component_class(value: Any) -> type | None:
+    """Return a component's class; None of other values.
+
+    Also of an instance, and of its ``spec`` that is not called.
+    """
+    if inspect.ismethod(value) and value.__name__ == "spec":
+        value = value.__self__
+    cls = value if isinstance(value, type) else type(value)
+    return cls if hasattr(cls, "must_define") and hasattr(cls, "spec") else None
+
+
+def _freeze(
+    topology: str,
+    specs: Mapping[str, ComponentSpec],
+    config: Mapping[str, Any],
+    forgotten: tuple[tuple[str, str], ...],
+) -> TopologySpec:
     # By identity: two lines that look alike are two components.
     names = {id(spec): as_name(spec.name or attribute) for attribute, spec in specs.items()}
     components = tuple(
@@ -130,7 +166,7 @@ def _freeze(topology: str, specs: Mapping[str, ComponentSpec], config: Mapping[s
         )
         for spec in specs.values()
     )
-    return TopologySpec(name=topology, components=components, config=dict(config))
+    return TopologySpec(name=topology, components=components, config=dict(config), forgotten=forgotten)
 
 
 def _subscription(source: Any, grouping: Any, names: Mapping[int, str]) -> BoltInput:

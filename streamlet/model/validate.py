@@ -109,14 +109,20 @@ def validate(
 
 
 def _whole(topology: TopologySpec) -> Iterator[Problem]:
-    if not topology.components:
+    for name, cls in topology.forgotten:
+        yield Problem(
+            name,
+            f"{name} is the class {cls}, or made of it, and no line of the topology: it would be left out.",
+            f"Write {name} = {cls}.spec(...).",
+        )
+    if not topology.components and not topology.forgotten:
         yield Problem(
             None,
             f"The topology {topology.name} has no components.",
             "Name a spout and the bolts that read it in its body: `lines = Lines.spec()`. A class without `.spec()` "
             "is not a component.",
         )
-    elif not any(component.kind == SPOUT for component in topology.components):
+    elif not topology.forgotten and not any(component.kind == SPOUT for component in topology.components):
         yield Problem(
             None,
             f"The topology {topology.name} has no spout, so no tuple would ever flow.",
@@ -125,6 +131,16 @@ def _whole(topology: TopologySpec) -> Iterator[Problem]:
     for name, count in Counter(component.name for component in topology.components).items():
         if count > 1:
             yield Problem(name, f"{count} components have this name.", "Give each its own, with name= or another line.")
+
+
+def unread_spouts(topology: TopologySpec) -> list[str]:
+    """Return a warning for each spout that no bolt reads."""
+    read = {sub.source.component for component in topology.components for sub in component.inputs}
+    return [
+        f"No bolt reads the spout {component.name}: what it emits counts as done at once."
+        for component in topology.components
+        if component.kind == SPOUT and component.name not in read
+    ]
 
 
 def _unreachable(topology: TopologySpec) -> Iterator[Problem]:

@@ -19,6 +19,7 @@ from typing import Any
 from streamlet.base.clock import Clock
 from streamlet.base.errors import BadEmit, hurts_one_tuple
 from streamlet.components.batch import Batch
+from streamlet.components.batching import BatchFailed
 from streamlet.components.bolt import Bolt
 from streamlet.components.columns import Columns
 from streamlet.components.spout import FailureCause
@@ -778,10 +779,14 @@ class BoltTask:
         """Give the bolt its tick. It anchors emitted tuples to nothing."""
         try:
             self.bolt.process_tick(tick_tuple(period_s))
+            self.stats.tick_failed = 0
         except BaseException as error:
             if not hurts_one_tuple(error):
                 raise
             self.stats.errors += 1
+            # What a tick was to do is in no tree. Where its tuples fail by it, their spouts do what is to be done.
+            self.stats.tick_failed = int(not isinstance(error, BatchFailed))
+            self.stats.tick_errors += self.stats.tick_failed
             self.report(error, None, self.bolt.process_tick)
             self._end_run(error, self.bolt.process_tick)
         if self._at_limit:  # it may fail there what it has collected

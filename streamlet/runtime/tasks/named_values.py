@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, FunctionType
 
 from streamlet.components.bolt import Bolt
-from streamlet.components.tuples import Tuple, tuple_with_names
+from streamlet.components.tuples import NAMES_OF_ROWS, Tuple, tuple_with_names
 
 Sources = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Component -> stream -> fields."""
@@ -23,7 +23,7 @@ def tuple_classes(cls: type[Bolt], sources: Sources) -> dict[tuple[str, str], ty
     named = cls.named_values
     if named is None:
         fields = {name for streams in sources.values() for names in streams.values() for name in names}
-        named = not fields.isdisjoint(_attributes_beside_values(cls))
+        named = not fields.union(NAMES_OF_ROWS).isdisjoint(_attributes_beside_values(cls))
     if not named:
         return {}
     return {

@@ -19,6 +19,7 @@ COUNTERS = (
     "failed",
     "timed_out",
     "errors",
+    "tick_errors",
     "unreplayed",
     "given_up",
     "kept",
@@ -27,8 +28,11 @@ COUNTERS = (
 )
 """The counters of a task, in the order of the wire."""
 
-GAUGES = ("window", "wait_ms")
-"""Numbers of a spout task's present state, whole, zero for bolts: trees that may be open, and how long tuples wait."""
+GAUGES = ("window", "wait_ms", "tick_failed")
+"""Numbers of a task's present state, whole.
+
+Of spouts: trees that may be open, and how long tuples wait. Of bolts: 1 where the latest tick raised.
+"""
 
 BUCKETS_PER_DOUBLING = 4
 SLOTS = 30 * BUCKETS_PER_DOUBLING
@@ -68,7 +72,9 @@ class TaskStats:
 
     def __init__(self) -> None:
         self.emitted = self.executed = self.acked = self.failed = self.timed_out = self.errors = 0
-        self.window = self.wait_ms = 0
+        self.tick_errors = 0
+        """Errors of ticks, of the ``errors``: those of a batch that failed by itself are not among them."""
+        self.window = self.wait_ms = self.tick_failed = 0
         self.busy_s = 0.0
         """Seconds spent on ``executed``."""
         self.unreplayed = 0
@@ -124,6 +130,7 @@ def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, 
     return {
         **{counter: first[counter] + second[counter] for counter in COUNTERS},
         "window": first["window"] + second["window"],
+        "tick_failed": first["tick_failed"] + second["tick_failed"],
         "wait_ms": max(first["wait_ms"], second["wait_ms"]),
         "latency": [a + b for a, b in zip(first["latency"], second["latency"], strict=True)],
         "metrics": metrics,

@@ -19,12 +19,16 @@ from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError, text_of
 from streamlet.base.notices import Notices
 from streamlet.components.batch import Batch
-from streamlet.components.tuples import ACKED, FAILED, NamedValues
+from streamlet.components.batching import BatchFailed
+from streamlet.components.bolt import Bolt
+from streamlet.components.tuples import ACKED, FAILED, NAMES_OF_ROWS, NamedValues
 from streamlet.model.validate import nearest
 from streamlet.tracking.window import PendingWindow
 
 AGAIN_S = 10.0
 """Seconds before the same error of the same component is reported again, with the number in between."""
+
+ENDS_RUN = "Its class has exit_on_exception = True, so that ends the run."
 
 Defined = Callable[..., Any] | None
 """The user's function that was called, or the class whose constructor was called."""
@@ -99,7 +103,7 @@ def every_tuple_failed(
         last = (
             f"the last time it raised {type(error).__name__}" if by_itself else f"the last time {type(error).__name__}"
         )
-        what = f"{how} of its first {count:,} tuples, {last}{_place(error, defined)}{_said(error)}"
+        what = f"{how} of its first {count:,} tuples, {last}{_place(error, defined)}{_said(error, None, defined)}"
     told = EveryTupleFailed(
         f"{component} (task {task_id}) {what}. What fails every tuple is hardly the fault of the tuples, so the "
         "topology stops; they are not acked, and are read again. Fix it, or set streamlet.first.failures.max to 0 to "
@@ -112,8 +116,8 @@ def every_tuple_failed(
 def bolt_ended_run(component: str, error: BaseException, defined: Defined = None) -> StreamletError:
     """Explain why a bolt's exception ends the run: its class has ``exit_on_exception``."""
     return ComponentFailed(
-        f"{component} raised {type(error).__name__}{_place(error, defined)}{_said(error)}. Its class has "
-        "exit_on_exception = True, so that ends the run; what was not acked will be read again. Without it the tuple "
+        f"{component} raised {type(error).__name__}{_place(error, defined)}{_said(error, None, defined)}. Its class "
+        "has exit_on_exception = True, so that ends the run; what was not acked will be read again. Without it the tuple "
         "fails, its spout is informed, and the bolt goes on."
     )
 
@@ -156,7 +160,9 @@ class Complaints:
 
     def report(self, component: str, task_id: int, error: BaseException, tup: Any, defined: Defined = None) -> None:
         """Tell or count an error that a call of ``defined`` raised."""
-        kind = type(error).__name__
+        # Of a batch that failed the user's error counts: its kind, and where in their code it was raised.
+        raised = error.__cause__ if isinstance(error, BatchFailed) and error.__cause__ else error
+        kind = type(raised).__name__
         is_first = (component, kind) not in self._notices
         unsaid = self._notices.due((component, kind), self._clock.monotonic())
         if unsaid is None:
@@ -164,7 +170,7 @@ class Complaints:
         text = _paragraph(component, task_id, error, tup, unsaid, defined)
         # With the traceback the first time, whatever the log's level: it is what a typing error is found by, and the
         # paragraph's one place may lie deep in somebody's library.
-        self._tell("error", text + (_users_traceback(error) if is_first else ""), component, task_id)
+        self._tell("error", text + (_users_traceback(raised) if is_first else ""), component, task_id)
         if is_first:
             self._first(text)
         logger.debug("%s", "".join(traceback.format_exception(error)))
@@ -175,16 +181,19 @@ class Complaints:
             self._tell("error", f"{component} raised {kind} {unsaid} more time(s).", component, 0)
 
 
-def _said(error: BaseException, tup: Any = None) -> str:
+def _said(error: BaseException, tup: Any = None, defined: Defined = None) -> str:
     """Return ``: TEXT`` for the middle of a sentence; nothing where an error has no text."""
     # One paragraph, whatever the error's own text is: its line ends would break it, and its full stop be a second one.
     text = " ".join(text_of(error).split("\n")).strip().rstrip(".!")
-    return f": {text}{_about_fields(error, tup)}" if text else ""
+    return f": {text}{_about_fields(error, tup, defined)}" if text else ""
 
 
 # Rule: no __getattr__ in NamedValues for this. With one, each field that a bolt reads by name takes twice as long.
-def _about_fields(error: BaseException, tup: Any) -> str:
-    """Name the fields after an error about another one; empty otherwise."""
+def _about_fields(error: BaseException | None, tup: Any, defined: Defined = None) -> str:
+    """Name the fields after an error about another one; empty otherwise.
+
+    ``defined``: the bolt's method that was called.
+    """
     if not isinstance(error, AttributeError) or error.obj is None:
         return ""
     if isinstance(error.obj, NamedValues):
@@ -192,16 +201,36 @@ def _about_fields(error: BaseException, tup: Any) -> str:
         near = nearest(error.name, fields, "")
         have = f"the field{'s are' if len(fields) > 1 else ' is'} {', '.join(fields)}"
         return f" ({have}{near and f'; did{near[3:]}'})"
-    if error.obj is getattr(tup, "values", None):
-        return " (no input of the bolt declares such a field; with named_values = False none has a name)"
-    return ""
+    bolt = getattr(defined, "__self__", None)
+    fields = _fields_of(bolt)
+    by_name = type(error.obj) is list and error.name in {*fields, *NAMES_OF_ROWS}
+    if not by_name and error.obj is not getattr(tup, "values", None):
+        return ""
+    if by_name and type(bolt).named_values is None:
+        # Who asked for a field in another module has set nothing: the remedy is the line, not what it denies.
+        return (
+            f" (values are plain lists here, for the module of {type(bolt).__name__} reads no field by its name: set "
+            "named_values = True in the class)"
+        )
+    if by_name:
+        return f" ({type(bolt).__name__} has named_values = False: no value has a name)"
+    have = f": there {'are' if len(fields) > 1 else 'is'} {', '.join(fields)}" if fields else ""
+    return f" (no input of the bolt declares such a field{have})"
+
+
+def _fields_of(bolt: Any) -> tuple[str, ...]:
+    """Return the fields that a bolt's inputs declare; none of anything else."""
+    sources = getattr(getattr(bolt, "context", None), "sources", {}) if isinstance(bolt, Bolt) else {}
+    return tuple(dict.fromkeys(name for streams in sources.values() for own in streams.values() for name in own))
 
 
 def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, unsaid: int, defined: Defined) -> str:
     again = f" ({unsaid} more since the last report)" if unsaid else ""
     if isinstance(error, StreamletError):
         at = place(error)
-        text = text_of(error)
+        text = text_of(error) + (
+            _about_fields(error.__cause__, None, defined) if isinstance(error, BatchFailed) else ""
+        )
         return text + again if not at or _below(at, _OURS) else f"{text.rstrip('.')}. It was raised at {at}.{again}"
     where = place(error, defined)
     at = f" at {where}" if where else ""
@@ -209,8 +238,8 @@ def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, uns
     if isinstance(tup, Batch):
         what = f" on a batch of {len(tup):,} tuple{'' if len(tup) == 1 else 's'} from {tup.component}"
     return (
-        f"{component} (task {task_id}) raised {type(error).__name__}{at}{what}{_said(error, tup)}{again}. "
-        f"{_about_memory(error)}{_consequence(tup)}"
+        f"{component} (task {task_id}) raised {type(error).__name__}{at}{what}{_said(error, tup, defined)}{again}. "
+        f"{_about_memory(error)}{ENDS_RUN if _ends_run(defined) else _consequence(tup)}"
     )
 
 
@@ -230,6 +259,12 @@ def memory_limit() -> str:
 
 def _about_memory(error: BaseException) -> str:
     return f"The process is out of memory{memory_limit()}. " if isinstance(error, MemoryError) else ""
+
+
+def _ends_run(defined: Defined) -> bool:
+    """Tell whether an error of this method ends the run."""
+    bolt = getattr(defined, "__self__", None)
+    return isinstance(bolt, Bolt) and bool(bolt.exit_on_exception)
 
 
 def _consequence(tup: Any) -> str:

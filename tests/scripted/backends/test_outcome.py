@@ -10,7 +10,7 @@ import pytest
 
 from streamlet.backends.contract import ComponentStatus, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.inline import InlineBackend
-from streamlet.backends.outcome import RunFailed, TreesFailed, TuplesLeft, check_end, check_result
+from streamlet.backends.outcome import RunFailed, TickFailed, TreesFailed, TuplesLeft, check_end, check_result
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.base.log_line import LogLine
 from streamlet.model.settings import resolve
@@ -263,3 +263,36 @@ def test_the_user_of_a_reliable_spout_is_not_told_to_take_one(tmp_path: Path) ->
         check_end(result, topology_with(tmp_path, "Reliable"), [why], [])
     assert "failed and nobody sent it again, so it was not processed." in str(caught.value)
     assert str(caught.value).endswith(f"{why} Fix that.")
+
+
+@pytest.mark.parametrize(("bad_ticks", "fails"), [({1, 2, 3, 4, 5, 6, 7, 8}, True), ({1}, False)])
+def test_an_error_of_the_last_tick_fails_the_run_and_one_that_a_later_tick_made_good_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_ticks: set[int], fails: bool
+) -> None:
+    """What a tick was to write is in no tree: "everything that was emitted is done" says nothing of it."""
+    tick = f"""
+    config = {{"topology.tick.tuple.freq.secs": 0.2}}
+    ticks = 0
+    def process_tick(self, tup):
+        self.ticks += 1
+        if self.ticks in {bad_ticks}:
+            raise ConnectionError("the table is gone")
+
+class Made(Topology):"""
+    monkeypatch.setitem(globals(), "FILE", FILE.replace("\nclass Made(Topology):", tick))
+    if fails:
+        with pytest.raises(TickFailed, match=r"last process_tick of sink raised.* sink \(task 3\) .*the table is gone"):
+            run("inline", tmp_path, "Reliable", mends=True, seconds=0.9)
+    else:
+        result = run("inline", tmp_path, "Settling", mends=True, seconds=0.9)
+        sink = result.components["sink"]
+        assert (sink.tick_errors, sink.tick_failed) == (1, 0)
+
+
+def test_a_tick_that_failed_stands_beside_what_else_went_wrong(tmp_path: Path) -> None:
+    rows = ComponentStatus("spout", "spout", 1, given_up=3), ComponentStatus("bad", "bolt", 2, tick_failed=1)
+    topology, errors = topology_with(tmp_path, "Reliable"), ["bad (task 2) raised OSError: x."]
+    with pytest.raises(TreesFailed, match=r"3 tuple trees .* the last process_tick of bad \(in 1 of 2"):
+        check_end(ended("caught_up", *rows), topology, errors, [])
+    with pytest.raises(RunFailed, match=r"closing it raised: db gone.* Besides, the last process_tick of bad"):
+        check_end(ended("caught_up", rows[1]), topology, errors, ["db gone"])

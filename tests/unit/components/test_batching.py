@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from streamlet import BatchingBolt, TicklessBatchingBolt, Topology, Tuple
+from streamlet.base.clock import ManualClock
 from streamlet.components.batching import BatchFailed
 from streamlet.model.validate import validate
+from streamlet.runtime.tasks.user_errors import Complaints
 from streamlet.testing import BoltTester, TopologyTester
 from tests.unit.model.test_validate import Lines
 from tests.unit.runtime.tasks.bolt_rig import Rig
@@ -69,6 +71,49 @@ def test_a_batch_that_raises_fails_alone() -> None:
     assert isinstance(raised.error, BatchFailed)
     assert "totals (task " in str(raised.error) and "ValueError" in str(raised.error)
     assert "2 tuple(s) of key 'bad': no such word. They have failed" in str(raised.error)
+
+
+def _divided(count: int) -> float:
+    return count / 0
+
+
+class Divides(Totals):
+    def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+        _divided(len(tups))
+
+
+class PystormsOnlyArgument(Totals):
+    def process_batch(self, tups: list[Tuple]) -> None: ...  # type: ignore[override]  # the mistake
+
+
+class ListsAreKeys(Totals):
+    def group_key(self, tup: Tuple) -> Any:
+        return [tup.values[0]]
+
+
+def reported(cls: type[BatchingBolt]) -> list[str]:
+    lines: list[str] = []
+    complaints = Complaints(lambda level, text, *where: lines.append(text), ManualClock(), lambda text: None)
+    with BoltTester(cls, conf=TICKS, raise_errors=False) as tester:
+        tester.give("a", "b")
+        tester.tick()
+        assert len(tester.failed) == 2
+        for raised in tester.errors:
+            complaints.report("totals", 2, raised.error, None)
+    complaints.flush()
+    return lines
+
+
+def test_the_error_of_a_batch_is_told_with_its_traceback_and_counted_by_its_own_name() -> None:
+    first, counted = reported(Divides)
+    assert "_divided(len(tups))" in first and "return count / 0" in first and "batching.py" not in first.split("\n")[1]
+    assert counted == "totals raised ZeroDivisionError 1 more time(s)."
+
+
+@pytest.mark.parametrize(("cls", "method"), [(PystormsOnlyArgument, "process_batch"), (ListsAreKeys, "group_key")])
+def test_what_fails_in_the_call_of_a_batching_bolts_method_names_that_method(cls: Any, method: str) -> None:
+    line = vars(cls)[method].__code__.co_firstlineno
+    assert f"{__file__}:{line}" in reported(cls)[0] and "/components/batching.py" not in reported(cls)[0]
 
 
 def test_what_a_batch_raises_goes_along_with_the_tuples_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from streamlet.bolts.dataframe import DataFrameSink
 from streamlet.bolts.kafka import KafkaBolt
 from streamlet.components.component import Component
 from streamlet.model.spec import ComponentSpec
-from streamlet.model.validate import InvalidTopology, Problem, checked, validate
+from streamlet.model.validate import InvalidTopology, Problem, checked, unread_spouts, validate
 from streamlet.spouts.kafka import KafkaSpout
 
 
@@ -433,3 +433,32 @@ def test_specs_are_compared_by_identity() -> None:
     """Specs are compared by identity: two equal-looking lines are two components."""
     assert Lines.spec() != Lines.spec()
     assert isinstance(Lines.spec(), ComponentSpec)
+
+
+@pytest.mark.parametrize("line", [Count, Count(), Count.spec])
+def test_a_component_without_its_spec_is_no_line_and_is_told(line: Any) -> None:
+    """Left out in silence, its spout's records would be committed unprocessed."""
+    found = problems(lines=Lines.spec(), store=line)
+    assert "store is the class Count" in only(found).message and "Count.spec(" in only(found).remedy
+    assert len(problems(store=line)) == 1, "what follows from it is no problem of its own"
+    parent: Any = type("Parent", (Topology,), {"lines": Lines.spec(), "store": line})
+    assert validate(type("Child", (parent,), {}).__topology__)
+    assert not validate(type("Child", (parent,), {"store": None}).__topology__)
+
+
+def test_a_class_that_is_defined_in_the_body_of_its_topology_is_no_forgotten_line() -> None:
+    class Made(Topology):
+        class Store(Count): ...
+
+        class Unused(Count): ...
+
+        lines = Lines.spec()
+        store = Store.spec(inputs=[lines])
+
+    assert only(validate(Made.__topology__, imported=False)).component == "Unused"
+
+
+def test_a_spout_that_no_bolt_reads_is_warned_of() -> None:
+    (warning,) = unread_spouts(topology(lines=Lines.spec()))
+    assert "No bolt reads the spout lines" in warning
+    assert not unread_spouts(topology(lines=Lines.spec(), count=Count.spec(inputs=["lines"])))

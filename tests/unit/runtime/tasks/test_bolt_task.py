@@ -13,6 +13,7 @@ import pytest
 from streamlet import Bolt, Stream, Tuple
 from streamlet.base.errors import BadEmit
 from streamlet.components.batch import Batch
+from streamlet.components.batching import BatchFailed
 from streamlet.components.spout import FailureCause
 from streamlet.runtime.tasks.user_errors import ComponentFailed
 from streamlet.tracking.roots import first_root
@@ -516,3 +517,18 @@ def test_an_error_is_told_with_the_call_that_raised_it() -> None:
     rig.run((7, ["x"]))
     rig.task.tick(1.0)
     assert rig.called == [on_timer, rig.task.bolt.process]
+
+
+def test_a_tick_that_raised_counts_until_one_does_its_work() -> None:
+    def raises(error: Exception | None) -> None:
+        if error is not None:
+            raise error
+
+    rig = Rig(bolt(lambda self, tup: None))
+    wanted: list[Exception | None] = [OSError("gone"), OSError("gone"), None, BatchFailed("told by its tuples")]
+    seen = []
+    for error in wanted:
+        vars(rig.task.bolt)["process_tick"] = lambda tup, error=error: raises(error)
+        rig.task.tick(1.0)
+        seen.append((rig.task.stats.tick_errors, rig.task.stats.tick_failed))
+    assert seen == [(1, 1), (2, 1), (2, 0), (2, 0)]

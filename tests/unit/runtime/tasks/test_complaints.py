@@ -11,6 +11,7 @@ from streamlet.base.clock import ManualClock
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import ACKED, tick_tuple, tuple_with_names
 from streamlet.runtime.tasks.user_errors import Complaints
+from streamlet.testing import BoltTester
 from tests.unit.runtime.tasks.test_bolt_task import Rig
 
 
@@ -87,7 +88,49 @@ def test_a_field_that_the_values_do_not_have_is_answered_with_those_they_have() 
     plain: Any = Tuple(["ann"], "orders")
     with pytest.raises(AttributeError) as raised:
         _ = plain.values.ammount
-    assert "no attribute 'ammount' (no input of the bolt declares such a field; with" in told(raised.value, plain)
+    assert "no attribute 'ammount' (no input of the bolt declares such a field)" in told(raised.value, plain)
+
+
+class EndsTheRun(Raises):
+    exit_on_exception = True
+
+
+def test_of_a_bolt_whose_error_ends_the_run_nothing_goes_on() -> None:
+    for called in (EndsTheRun().process, EndsTheRun().process_tick):
+        text = told(ValueError("x"), None, called)
+        assert "exit_on_exception = True, so that ends the run." in text and "goes on" not in text
+
+
+class Elsewhere(Bolt):
+    def process(self, tup: Tuple) -> None:
+        getattr(tup.values, "n" if tup.values[0] == "field" else tup.values[0])  # as a function of another module does
+
+
+class Denies(Elsewhere):
+    named_values = False
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "said"),
+    [
+        (
+            Elsewhere,
+            "field",
+            "'n' (values are plain lists here, for the module of Elsewhere reads no field by its name: ",
+        ),
+        (Elsewhere, "_asdict", "set named_values = True in the class)"),
+        (Elsewhere, "m", "'m' (no input of the bolt declares such a field: there is n)"),
+        (Denies, "field", "'n' (Denies has named_values = False: no value has a name)"),
+    ],
+)
+def test_a_field_that_another_module_reads_by_name_is_answered_with_the_line_that_is_missing(
+    cls: type[Bolt], name: str, said: str
+) -> None:
+    with BoltTester(cls, sources={"lines": ["n"]}) as tester:
+        tup = Tuple([name], "lines", root=7)
+        with pytest.raises(AttributeError) as again:
+            tester.bolt.process(tup)
+        assert said in told(again.value, tup, tester.bolt.process)
 
 
 def test_of_a_tick_nothing_fails() -> None:
