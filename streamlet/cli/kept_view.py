@@ -11,7 +11,7 @@ from streamlet.backends.log_file import Keeper
 from streamlet.base.errors import StreamletError
 from streamlet.base.log_line import LogLine
 from streamlet.cli.errors import explain
-from streamlet.cli.show import View, ending, gone_lines, heading, killed
+from streamlet.cli.show import View, ending, gone_lines, heading, killed, tick_lines
 
 
 class KeptView:
@@ -62,7 +62,11 @@ class KeptView:
         self._end(
             *(
                 _line("info", text)
-                for text in (*gone_lines(result.status), ending(result, exit_status).rsplit("\n", 1)[-1])
+                for text in (
+                    *gone_lines(result.status),
+                    *tick_lines(result.status),
+                    ending(result, exit_status).rsplit("\n", 1)[-1],
+                )
             )
         )
         self._view.finish(result, exit_status)

@@ -117,8 +117,8 @@ def bolt_ended_run(component: str, error: BaseException, defined: Defined = None
     """Explain why a bolt's exception ends the run: its class has ``exit_on_exception``."""
     return ComponentFailed(
         f"{component} raised {type(error).__name__}{_place(error, defined)}{_said(error, None, defined)}. Its class "
-        "has exit_on_exception = True, so that ends the run; what was not acked will be read again. Without it the tuple "
-        "fails, its spout is informed, and the bolt goes on."
+        "has exit_on_exception = True, so that ends the run; what was not acked will be read again. Without it the "
+        "tuple fails, its spout is informed, and the bolt goes on."
     )
 
 
@@ -201,7 +201,7 @@ def _about_fields(error: BaseException | None, tup: Any, defined: Defined = None
         near = nearest(error.name, fields, "")
         have = f"the field{'s are' if len(fields) > 1 else ' is'} {', '.join(fields)}"
         return f" ({have}{near and f'; did{near[3:]}'})"
-    bolt = getattr(defined, "__self__", None)
+    bolt: Any = getattr(defined, "__self__", None)
     fields = _fields_of(bolt)
     by_name = type(error.obj) is list and error.name in {*fields, *NAMES_OF_ROWS}
     if not by_name and error.obj is not getattr(tup, "values", None):
