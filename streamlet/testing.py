@@ -48,7 +48,7 @@ from streamlet.running import FROM_PYTHON, check_topology, make_request, setting
 from streamlet.runtime.links.links import Links, NoLinks
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext
-from streamlet.runtime.tasks.runs import Incoming, Outgoing, Run
+from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.values import travelling
 from streamlet.runtime.worker.loop import WorkerLoop

@@ -1,4 +1,4 @@
-"""Groupings as values: which tasks of a bolt receive a tuple. ``runtime/tasks/routing.py`` has the choice."""
+"""Groupings as values: which tasks of a bolt receive a tuple. ``runtime/tasks/emitter.py`` has the choice."""
 
 from __future__ import annotations
 

@@ -34,8 +34,7 @@ from streamlet.runtime.links.links import SocketLinks
 from streamlet.runtime.links.route_check import RouteCheck
 from streamlet.runtime.links.wire import FrameReader, FrameWriter
 from streamlet.runtime.tasks.building import WorkerContext
-from streamlet.runtime.tasks.inbox import Work
-from streamlet.runtime.tasks.runs import Incoming, Outgoing
+from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Work
 from streamlet.runtime.worker.loop import WorkerLoop
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, SpoutConfig
 from streamlet.tracking.roots import first_root
@@ -50,8 +49,6 @@ OF_ONE_TURN = (Incoming, Outgoing, ProducerBatch)
 CARRIERS = (FutureRecordMetadata, Reader, RequestFuture, Tuple, Work)
 CENSUS = {"runtime/worker/queue_census.py", "tracking/census.py", "tracking/overdue.py"}
 """Files that ask about open trees by their roots, while an ack goes its own way."""
-SIZES = {"runtime/tasks/sizes.py"}
-"""The file that measures rows for the inbox's marks: it decides who waits."""
 
 DEEPEST = 8
 """Levels of containers and messages to look into."""
@@ -133,7 +130,7 @@ def listed(page: str, row: str = "") -> set[str]:
 
 
 def test_a_records_way_from_socket_to_process_is_the_one_of_its_page() -> None:
-    """18 at most: a partition's ledger and buffer can each be read alone, and so can routing, runs and inbox."""
+    """16 at most: a partition's ledger and buffer can each be read alone."""
     with FakeCluster({"lines": 1}) as cluster:
         cluster.write("lines", MARK)
         way = FilesHandedTheRecord()
@@ -146,10 +143,10 @@ def test_a_records_way_from_socket_to_process_is_the_one_of_its_page() -> None:
             lines = KafkaSpout.spec(config=SpoutConfig(KafkaHosts(cluster.broker.address), "lines", id="way"))
             see = See.spec(inputs=[lines])
 
-        found = way.during(lambda: Follow.run(backend="inline")) - SIZES
+        found = way.during(lambda: Follow.run(backend="inline"))
     assert way.over
     assert found == listed("record.md")
-    assert len(found) <= 18
+    assert len(found) <= 16
 
 
 def test_a_produced_records_way_to_the_socket_is_the_one_of_its_page() -> None:
@@ -231,7 +228,7 @@ class TwoWorkers:
 
 
 def test_a_tuples_way_from_emit_to_process_and_its_acks_way_home_are_those_of_their_page() -> None:
-    """10 at most to another worker's bolt; the ack passes no other file than the page says."""
+    """8 at most to another worker's bolt; the ack passes no other file than the page says."""
 
     class See(Bolt):
         def process(self, tup: Tuple) -> None: ...
@@ -244,9 +241,9 @@ def test_a_tuples_way_from_emit_to_process_and_its_acks_way_home_are_those_of_th
     for name, mark in (("to the bolt", MARK), ("home", first_root(1, 1))):
         workers = TwoWorkers(Follow)
         try:
-            found[name] = FilesHandedTheRecord(mark).during(workers.run) - SIZES
+            found[name] = set(FilesHandedTheRecord(mark).during(workers.run))
         finally:
             workers.close()
     assert found["to the bolt"] == listed("tuple.md", "to the bolt")
-    assert len(found["to the bolt"]) <= 10
+    assert len(found["to the bolt"]) <= 8
     assert found["home"] - found["to the bolt"] - CENSUS == listed("tuple.md", "home")

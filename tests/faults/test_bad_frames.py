@@ -32,7 +32,7 @@ from streamlet.runtime.links.handshake import DATA, Hello, Refused
 from streamlet.runtime.links.route_check import RouteCheck
 from streamlet.runtime.links.server import TELL_S
 from streamlet.runtime.links.wire import MAX_DATA_FRAME, BadFrame, decode_data, encode_data
-from streamlet.runtime.tasks.runs import Outgoing
+from streamlet.runtime.tasks.emitter import Outgoing
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ControlChannel
 from streamlet.runtime.worker.loading import load_topology

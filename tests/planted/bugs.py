@@ -139,14 +139,14 @@ BUGS = (
     # -- routing
     Bug(
         "a key beyond the cache goes to the first task",
-        "runtime/tasks/routing.py",
+        "runtime/tasks/emitter.py",
         "return self._choices[key_hash(key) % len(self._choices)]",
         "return self._choices[0 if len(self) > 2 else key_hash(key) % len(self._choices)]",
         TASKS,
     ),
     Bug(
         "shuffle forgets its last task",
-        "runtime/tasks/routing.py",
+        "runtime/tasks/emitter.py",
         "position = 0 if position >= last else position + 1",
         "position = 0 if position >= last - 1 else position + 1",
         TASKS,
@@ -413,7 +413,7 @@ BUGS = (
     ),
     Bug(
         "rows that are emitted at once are shared out from the next task on",
-        "runtime/tasks/routing.py",
+        "runtime/tasks/emitter.py",
         "order[(first + at) % size]",
         "order[(first + at + 1) % size]",
         TASKS,

@@ -27,8 +27,7 @@ from typing import Protocol
 from streamlet.runtime.links.dialing import Secured
 from streamlet.runtime.links.silence import SILENT_S, Silence, segments_in, silent_text
 from streamlet.runtime.links.wire import BadFrame, data_payloads, decode_data
-from streamlet.runtime.tasks.runs import Incoming, Outgoing, Run
-from streamlet.runtime.tasks.sizes import SampledSizes
+from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run, SampledSizes
 
 READ_BYTES = 1 << 18
 """Most bytes of one read of a link."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from streamlet.components.columns import Columns
 from streamlet.model.plan import Plan, stream_of
 from streamlet.runtime.links.wire import BadFrame
-from streamlet.runtime.tasks.runs import Incoming
+from streamlet.runtime.tasks.emitter import Incoming
 
 
 class RouteCheck(dict[tuple[int, int, str], int]):

@@ -20,7 +20,7 @@ import msgpack
 from streamlet.base.errors import StreamletError
 from streamlet.components.columns import Columns
 from streamlet.components.spout import FailureCause
-from streamlet.runtime.tasks.runs import Incoming, Outgoing, Run
+from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.tracking.census import Answer, Ask
 from streamlet.tracking.shared_roots import SharedRoots
 

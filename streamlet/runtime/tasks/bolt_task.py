@@ -26,13 +26,10 @@ from streamlet.components.spout import FailureCause
 from streamlet.components.tuples import ACKED, OPEN, Tuple, TupleId, tick_tuple, tuple_of
 from streamlet.model.delivery import EPOCH_STREAMS
 from streamlet.runtime.tasks import settling
-from streamlet.runtime.tasks.emitter import Emitter, StreamRoutes
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, Pick, StreamRoutes, Work
 from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, COUNT, LENGTH, TASK, InHand
-from streamlet.runtime.tasks.inbox import Work
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
-from streamlet.runtime.tasks.routing import Pick
-from streamlet.runtime.tasks.runs import Outbox
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.user_errors import Defined, bolt_ended_run, every_tuple_failed
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies

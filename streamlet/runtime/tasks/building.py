@@ -20,13 +20,11 @@ from streamlet.model.settings import longest_wait_s, parse_setting
 from streamlet.model.stream import Stream, StreamId
 from streamlet.model.topology import ComponentDef
 from streamlet.runtime.tasks.bolt_task import BoltTask
-from streamlet.runtime.tasks.emitter import Emitter, StreamRoutes
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.failure_causes import FailureCauses
 from streamlet.runtime.tasks.in_hand import InHand, Key
 from streamlet.runtime.tasks.named_values import tuple_classes
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
-from streamlet.runtime.tasks.routing import Target
-from streamlet.runtime.tasks.runs import Outbox
 from streamlet.runtime.tasks.shuffle import Shuffle
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import Defined

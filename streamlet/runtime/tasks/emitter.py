@@ -1,8 +1,8 @@
-"""Streams of a task: the checks of an emit, and the outboxes that a row goes into.
+"""From an emitted row to the turn of its receiver: what a task emits, and what waits for a bolt.
 
 The way of a row: ``Emitter.routes`` finds the stream, ``Emitter.checked`` copies the values, the groupings of the
-stream (``routing``) choose the ``Outbox`` of each receiving task, and when the loop's turn ends an outbox becomes runs
-(``runs``), which leave this worker or wait in its ``Inbox``.
+stream (``Pick``) choose the ``Outbox`` of each receiving task, and when the loop's turn ends an outbox becomes runs
+(``Run``), which leave this worker in an ``Outgoing`` or wait in its ``Inbox`` as ``Work``.
 
 This is the hottest code of all: it runs for every tuple. So all look-ups happen when a task's closure is built, a tuple
 with plain values passes one loop of type tests, and a row goes into an outbox with one call. Deliberately absent here:
@@ -12,17 +12,584 @@ or link keeps a bolt or spout from its next turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, compress, cycle, islice
 from operator import itemgetter
-from typing import Any
+from sys import getsizeof
+from typing import Any, NamedTuple, TypeVar
 
 from streamlet.base.errors import BadEmit
-from streamlet.components.columns import Columns
+from streamlet.components.columns import Columns, Rows
+from streamlet.components.spout import FailureCause
 from streamlet.components.tuples import NO_ROWS
+from streamlet.model.grouping import Grouping
 from streamlet.model.stream import DEFAULT_STREAM, Stream
-from streamlet.runtime.tasks.routing import Pick, Picker, Select, Target, picker
-from streamlet.runtime.tasks.runs import Outbox
-from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, travelling
+from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, key_hash, travelling
+from streamlet.tracking.census import Answer, Ask
+from streamlet.tracking.shared_roots import Root
+
+CACHED_KEYS = 65_536
+"""Keys whose task a fields grouping remembers, before it forgets all and starts again."""
+
+CACHED_KEY_BYTES = 256
+"""Longest text or bytes that is remembered; a longer one is hashed each time."""
+
+SAMPLED = 64
+"""Rows of one kind from one measurement to the next."""
+
+ROW_BYTES = 100
+"""Root, edge, and the row's places in three columns."""
+
+LOOKED_AT = 64
+"""Most values that are looked at in a container; the others are taken to be like these."""
+
+_NESTED: frozenset[type] = frozenset({list, tuple, dict})
+
+FAIR = 8
+"""One run in so many is the one that has waited longest, also while the deepest come first."""
+
+MOST_MERGED = 4096
+"""Tuples in a run that is long enough: its columns are kept until all of them are done."""
+
+SHARES = 8
+"""Most parts that the marks are divided into: tasks of a worker share them, and each may always hold some."""
+
+Extend = Callable[[tuple[Any, Any, Any]], None]
+"""Adds one row (root, edge, values) to an outbox."""
+
+
+# -- tuples on their way ---------------------------------------------------------------------------------------------
+
+
+class Run(NamedTuple):
+    """Tuples of one sender, stream and receiver, as columns of equal length.
+
+    In order. ``multi`` marks tuples with several roots: their root and edge are then equally long lists.
+    """
+
+    target: int
+    source: int
+    stream: str
+    multi: bool
+    roots: list[Any]
+    """Ints, 0 for an untracked tuple, or SharedRoots for a tuple that was emitted for a whole batch."""
+    edges: list[Any]
+    values: Rows
+
+    def part(self, first: int, end: int) -> Run:
+        """Return its tuples from ``first`` up to ``end``."""
+        at = slice(first, end)
+        return self._replace(roots=self.roots[at], edges=self.edges[at], values=self.values[at])
+
+    def untracked(self) -> Run:
+        """Return those of its tuples that belong to no tree."""
+        if self.multi:
+            return self._replace(roots=[], edges=[], values=[])
+        values = [value for root, value in zip(self.roots, self.values, strict=True) if not root]
+        return self._replace(roots=[0] * len(values), edges=[0] * len(values), values=values)
+
+
+WHOLE = 0
+"""Stands for a whole worker among the ids of its tasks that are full: only spouts wait for it."""
+
+
+class Work:
+    """A run that waits for its bolt: rows to take slice by slice, and how many are left.
+
+    ``row_bytes``: about what a row takes; ``number``: its place among all runs that came.
+    """
+
+    __slots__ = ("left", "number", "parted", "row_bytes", "rows", "run")
+
+    def __init__(self, run: Run, row_bytes: int = 0, number: int = 0) -> None:
+        self.run = run
+        self.row_bytes = row_bytes
+        self.number = number
+        self.left = len(run.roots)
+        self.parted = 0
+        """Rows from the first on that no longer belong to a block (``BoltTask._give_each_row_an_edge``)."""
+        self.rows = zip(run.roots, run.edges, run.values, strict=True)
+
+
+class Outbox:
+    """The tuples from one task to another during one turn.
+
+    Rows lie flat (root, edge, values, root, ...), which is the cheapest thing to append to.
+    """
+
+    __slots__ = ("_closed", "_rows", "extend", "multi", "source", "stream", "target")
+
+    def __init__(self, source: int, target: int, stream: str) -> None:
+        self.source = source
+        self.target = target
+        self.stream = stream
+        self.multi = False
+        self._rows: list[Any] = []
+        self._closed: list[Run] = []
+        # Bound once: emit closures keep this method, so `_rows` is emptied in place and never replaced.
+        self.extend: Extend = self._rows.extend
+
+    def switch(self, stream: str, multi: bool = False) -> Extend:
+        """Return ``extend`` for rows of a stream and kind."""
+        # A change closes the present rows into a run, so the order between two tasks holds across streams.
+        if stream != self.stream or multi != self.multi:
+            self._close()
+            self.stream, self.multi = stream, multi
+        return self.extend
+
+    def put_block(self, stream: str, root: Root, edge: int, rows: Columns) -> None:
+        """Put in rows that share one edge, in order."""
+        # Rule: rows of a block have edge 0, but the last one. They are done in order, so the tree is complete with the
+        # last, and a failure is brought to the ledger before acks of the same turn. For bolts that ack in any order see
+        # `BoltTask._give_each_row_an_edge`.
+        count = len(rows)
+        edges = [0] * count
+        edges[-1] = edge
+        self.put_run(stream, [root] * count, edges, rows)
+
+    def put_run(self, stream: str, roots: list[Any], edges: list[int], rows: Columns) -> None:
+        """Put in rows, in order, with a root and an edge each."""
+        self.switch(stream)
+        self._close()
+        self._closed.append(Run(self.target, self.source, stream, False, roots, edges, rows))
+
+    def mark(self) -> int:
+        """Return a place for ``withdraw``."""
+        self._close()
+        return len(self._closed)
+
+    def withdraw(self, mark: int) -> None:
+        """Take back all rows put in since a mark."""
+        self._rows.clear()
+        del self._closed[mark:]
+
+    def _close(self) -> None:
+        rows = self._rows
+        if rows:
+            run = Run(self.target, self.source, self.stream, self.multi, rows[0::3], rows[1::3], rows[2::3])
+            self._closed.append(run)
+            rows.clear()
+
+    def take(self) -> list[Run]:
+        """Return all runs so far, in order, and leave the outbox empty."""
+        self._close()
+        taken, self._closed = self._closed, []
+        return taken
+
+    def __bool__(self) -> bool:
+        return bool(self._rows or self._closed)
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """Everything that one turn of the loop sends to one other worker."""
+
+    runs: list[Run] = field(default_factory=list)
+    roots: list[int] = field(default_factory=list)
+    deltas: list[int] = field(default_factory=list)
+    """Ack deltas, by root: two columns of equal length."""
+    fails: list[int] = field(default_factory=list)
+    full: list[int] | None = None
+    """The tasks of this worker that hold too much, WHOLE for all of it; None: as said before. See ``Inbox``."""
+    ask: Ask | None = None
+    answer: Answer | None = None
+    """A question about queues, and the answer to the receiver's."""
+    causes: dict[int, FailureCause] = field(default_factory=dict)
+    """What bolts said of ``fails``, where they said anything."""
+
+    def __bool__(self) -> bool:
+        return (
+            bool(self.runs or self.roots or self.fails)
+            or self.full is not None
+            or self.ask is not None
+            or self.answer is not None
+        )
+
+
+@dataclass(slots=True)
+class Incoming:
+    """One decoded frame of another worker; see Outgoing."""
+
+    runs: list[Run]
+    roots: list[int]
+    deltas: list[int]
+    fails: list[int]
+    full: list[int] | None = None
+    worker: int = -1
+    ask: Ask | None = None
+    answer: Answer | None = None
+    causes: dict[int, FailureCause] = field(default_factory=dict)
+
+
+# -- tuples that wait ------------------------------------------------------------------------------------------------
+
+
+def value_bytes(value: Any) -> int:
+    """Return about how many bytes a value takes, with its contents."""
+    size = getsizeof(value)
+    kind: type = value.__class__
+    if kind not in _NESTED or len(value) == 0:
+        return size
+    inside: Any = value.items() if kind is dict else value
+    seen = inner = 0
+    for item in inside:
+        inner += value_bytes(item)
+        seen += 1
+        if seen == LOOKED_AT:
+            break
+    return size + inner * len(value) // seen
+
+
+def row_bytes(values: Sequence[Any]) -> int:
+    """Return about how many bytes a row takes between two tasks."""
+    return ROW_BYTES + getsizeof(values) + sum(map(value_bytes, values))
+
+
+class SampledSizes:
+    """The usual size of rows, by kind (any hashable): every 64th row is measured."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[Any, list[int]] = {}  # kind -> [bytes a row, rows until the next measurement]
+
+    def of(self, kind: Any, rows: Rows) -> int:
+        """Return the usual bytes of a row of this kind; ``rows`` are new ones."""
+        known = self._known.get(kind)
+        if known is None:
+            known = self._known[kind] = [0, 0]
+        known[1] -= len(rows)
+        if known[1] < 0:
+            known[1] = SAMPLED
+            size = row_bytes(rows[len(rows) // 2])
+            # Up at once and down slowly: an estimate that is too high costs speed, one that is too low, memory.
+            known[0] = size if size > known[0] else known[0] - (known[0] - size) // 8
+        return known[0]
+
+
+class BoltQueue:
+    """What waits for one bolt."""
+
+    __slots__ = ("bytes", "tuples")
+
+    def __init__(self) -> None:
+        self.tuples = 0
+        self.bytes = 0
+
+
+class Inbox:
+    """Runs that wait for a worker's bolts, and whose turn is next.
+
+    ``most_tuples`` and ``most_bytes`` are the marks of all tasks together. ``by_depth``: the worker's bolt tasks,
+    deepest first.
+
+    Two orders. Usually runs are worked off as they came. When more is held than may be, or a bolt must wait because
+    those it emits to hold too much, the deepest bolt comes first: what it works off makes room, while a bolt before it
+    would only add. Every eighth turn goes to the run that has waited longest, so that a cycle starves nobody.
+
+    Why no topology can lock. A bolt waits only for bolts that lie deeper than it (``Plan.depths``), never for one that
+    its tuples go back to. So of all bolts that have something to do, the deepest waits for nobody: those after it hold
+    nothing. News from other workers may be late, but each worker reads its links also while its bolts wait.
+    """
+
+    def __init__(
+        self, by_depth: Sequence[int], most_tuples: int, most_bytes: int, merged: Collection[int] = ()
+    ) -> None:
+        self.tuples = 0
+        self.bytes = 0
+        self.grown = False
+        """True after an ``add`` that went above a mark, until the next ``weigh``."""
+        self.waits: Collection[int] = ()
+        """Tasks that may not run now: those they emit to hold too much, a link is clogged, or they rest."""
+        self._by_depth = by_depth
+        self._most_tuples, self._most_bytes = most_tuples, most_bytes
+        shares = min(max(len(by_depth), 1), SHARES)
+        self._share_tuples, self._share_bytes = most_tuples // shares, most_bytes // shares
+        self._sizes = SampledSizes()
+        self._waiting = {task: BoltQueue() for task in by_depth}
+        self._full: set[int] = set()
+        self._above = False
+        self._in_order: deque[Work] = deque()
+        self._of_task: dict[int, deque[Work]] = {}
+        """Work by task, while the deepest come first; ``_in_order`` is empty then."""
+        self._turns = 0
+        self._number = 0
+        self._last: dict[int, Work | None] = dict.fromkeys(merged)
+        """The latest work of each task whose runs are merged."""
+
+    def __bool__(self) -> bool:
+        return self.tuples > 0
+
+    def __iter__(self) -> Iterator[Work]:
+        """Yield the runs that wait, in no particular order. The rows that are left of each are its last ``left``."""
+        return chain(self._in_order, *self._of_task.values())
+
+    @property
+    def deepest_first(self) -> bool:
+        """Whether the deepest bolts come first, slice by slice."""
+        return bool(self._of_task)
+
+    @property
+    def ready(self) -> bool:
+        """Whether something waits that may run now."""
+        return bool(self._in_order) or any(queue and task not in self.waits for task, queue in self._of_task.items())
+
+    def add(self, run: Run) -> None:
+        """Take in a run for a bolt of this worker."""
+        count = len(run.roots)
+        work = self._merge_into_latest(run) if self._last else None
+        is_new = work is None
+        if work is None:
+            work = Work(run, self._sizes.of((run.source, run.stream), run.values), self._number)
+            self._number += 1
+        size = count * work.row_bytes
+        waiting = self._waiting[run.target]
+        waiting.tuples += count
+        waiting.bytes += size
+        self.tuples += count
+        self.bytes += size
+        if waiting.tuples > self._share_tuples or waiting.bytes > self._share_bytes or self.bytes > self._most_bytes:
+            self.grown = True
+        if is_new:
+            if run.target in self._last:
+                self._last[run.target] = work
+            (self._of_task[run.target] if self._of_task else self._in_order).append(work)
+
+    def _merge_into_latest(self, run: Run) -> Work | None:
+        """Append a run to its task's latest, and return that.
+
+        None where they are not of one sender and stream.
+        """
+        # Only to the latest: what a task receives keeps its order.
+        last = self._last.get(run.target)
+        if last is None or last.left <= 0:
+            return None
+        before = last.run
+        if len(before.roots) >= MOST_MERGED or (before.source, before.stream, before.multi) != (
+            run.source,
+            run.stream,
+            run.multi,
+        ):
+            return None
+        before.roots.extend(run.roots)
+        before.edges.extend(run.edges)
+        before.values.extend(run.values)
+        last.left += len(run.roots)
+        return last
+
+    def next(self) -> Work | None:
+        """Return the run whose turn it is, or None: nothing waits, or all that do must wait for others."""
+        if not self._of_task:
+            return self._in_order[0] if self._in_order else None
+        able = [self._of_task[task][0] for task in self._by_depth if self._of_task[task] and task not in self.waits]
+        if not able:
+            return None
+        self._turns += 1
+        return able[0] if self._turns % FAIR else min(able, key=lambda work: work.number)
+
+    def ran(self, work: Work, before: int) -> None:
+        """Note that a run was worked on, which had ``before`` tuples left; forget it if none is left now."""
+        done = before - max(work.left, 0)
+        waiting = self._waiting[work.run.target]
+        waiting.tuples -= done
+        waiting.bytes -= done * work.row_bytes
+        self.tuples -= done
+        self.bytes -= done * work.row_bytes
+        if work.left <= 0:
+            (self._of_task[work.run.target] if self._of_task else self._in_order).popleft()
+
+    def weigh(self) -> tuple[frozenset[int], bool]:
+        """Return the full tasks, and whether the inbox is full: from above a mark until half of it."""
+        for task, waiting in self._waiting.items():
+            over = 2 if task in self._full else 1
+            if waiting.tuples * over > self._share_tuples or waiting.bytes * over > self._share_bytes:
+                self._full.add(task)
+            else:
+                self._full.discard(task)
+        over = 2 if self._above else 1
+        self._above = self.tuples * over > self._most_tuples or self.bytes * over > self._most_bytes
+        self.grown = False
+        return frozenset(self._full), self._above
+
+    def order(self, waits: Collection[int]) -> None:
+        """Choose the order again: ``waits`` are the tasks that may not run now."""
+        self.waits = waits
+        deepest_first = self._above or bool(waits)
+        if deepest_first and not self._of_task:
+            self._of_task = {task: deque() for task in self._by_depth}
+            for work in self._in_order:
+                self._of_task[work.run.target].append(work)
+            self._in_order.clear()
+        elif self._of_task and not deepest_first:
+            self._in_order.extend(sorted(chain(*self._of_task.values()), key=lambda work: work.number))
+            self._of_task = {}
+
+
+# -- groupings: which outbox -----------------------------------------------------------------------------------------
+
+Pick = Callable[[Sequence[Any]], Outbox]
+"""Chooses the one outbox of a row."""
+
+Select = Callable[[list[Any]], list[Any]]
+"""Takes out of a column what belongs to one share of its rows."""
+
+FEW_BOXES = 8
+"""Most outboxes that rows are shared out to by a mask each; to more of them, by number."""
+
+_IS = tuple(bytes(number == one for number in range(256)) for one in range(FEW_BOXES))
+"""Tables for ``bytes.translate``: 1 for one number, 0 for all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One consumer of a stream: its grouping, the outboxes of its tasks by index, the local ones."""
+
+    grouping: Grouping
+    key: tuple[int, ...]
+    boxes: tuple[Outbox, ...]
+    local: tuple[Outbox, ...]
+    order: Sequence[Outbox] = ()
+    """The outboxes in turn, as a ``Shuffle`` has them now; empty for each once."""
+
+
+C = TypeVar("C")
+
+
+class KeyCache(dict[Any, C]):
+    """Key -> its task's outbox, or that one's number: a bounded cache in front of the hash."""
+
+    __slots__ = ("_choices",)
+
+    def __init__(self, choices: Sequence[C]) -> None:
+        super().__init__()
+        self._choices = choices
+
+    def __missing__(self, key: Any) -> C:
+        choice = self.choose((key,))
+        if _is_short(key):
+            if len(self) >= CACHED_KEYS:
+                self.clear()
+            self[key] = choice
+        return choice
+
+    def choose(self, key: Sequence[Any]) -> C:
+        """Return the choice for a key without the cache: a list or dict cannot be looked up."""
+        return self._choices[key_hash(key) % len(self._choices)]
+
+
+def _is_short(key: Any) -> bool:
+    """Tell whether a key is worth remembering: one value, or several as a tuple."""
+    if isinstance(key, (str, bytes)):
+        return len(key) <= CACHED_KEY_BYTES
+    return not isinstance(key, tuple) or all(map(_is_short, key))
+
+
+@dataclass(frozen=True, slots=True)
+class Picker:
+    """Chooses one outbox for each row."""
+
+    one: Pick
+    of_value: Callable[[Any], Outbox]
+    """``one`` for a stream of one field: from that field's value (hashable), not the row."""
+    shares: Callable[[Columns], Iterable[tuple[Outbox, Select]]]
+    """``one`` for many rows at once: the outboxes, and what selects the rows of each, in order."""
+
+
+def picker(target: Target, uniform: Callable[[], float]) -> Picker:
+    """Make what chooses a row's outbox. Not for ``all`` and ``direct``."""
+    kind = target.grouping.kind
+    if kind == "global" or len(target.boxes) == 1:
+        first = target.boxes[0]
+        return Picker(lambda values: first, lambda value: first, lambda columns: [(first, list)])
+    if kind == "fields":
+        return _fields_picker(target)
+    if kind == "local_or_shuffle" and target.local:
+        return _shuffle_picker(target.local, target.local, uniform)
+    if kind in ("shuffle", "none", "local_or_shuffle"):
+        return _shuffle_picker(target.boxes, target.order or target.boxes, uniform)
+    # A kind without its branch must not go on as shuffle: its tuples would reach the wrong tasks in silence.
+    raise NotImplementedError(f"nothing picks a task for the grouping {kind!r}")
+
+
+def _shuffle_picker(boxes: Sequence[Outbox], order: Sequence[Outbox], uniform: Callable[[], float]) -> Picker:
+    # In turn, as Storm does, without a random number for each tuple. Only the start is random, so that several senders
+    # do not all begin at the same task. A `Shuffle` changes the order meanwhile, never its length.
+    size = len(order)
+    position = int(uniform() * size)
+    last = size - 1
+    number_of = {box: number for number, box in enumerate(boxes)}.__getitem__
+
+    def one(values: Sequence[Any]) -> Outbox:
+        nonlocal position
+        position = 0 if position >= last else position + 1
+        return order[position]
+
+    def shares(columns: Columns) -> Iterable[tuple[Outbox, Select]]:
+        nonlocal position
+        count, first = len(columns), position + 1
+        position = (position + count) % size
+        if size == len(boxes):
+            return [(order[(first + at) % size], itemgetter(slice(at, None, size))) for at in range(min(count, size))]
+        return _share_out(boxes, map(number_of, islice(cycle(order), first % size, first % size + count)))
+
+    return Picker(one, one, shares)
+
+
+def _fields_picker(target: Target) -> Picker:
+    """Make what chooses by the key of a row: the value itself for one field, a tuple for several."""
+    boxes, fields, key_of = target.boxes, target.key, itemgetter(*target.key)
+    cache, number_of = KeyCache(boxes), KeyCache(range(len(boxes))).__getitem__
+
+    def one(values: Sequence[Any]) -> Outbox:
+        key = key_of(values)
+        try:
+            return cache[key]
+        except TypeError:  # a list or dict cannot be a dictionary key
+            return cache.choose((key,))
+
+    def shares(columns: Columns) -> Iterable[tuple[Outbox, Select]]:
+        by_field = columns.by_field
+        keys = by_field[fields[0]] if len(fields) == 1 else zip(*map(by_field.__getitem__, fields), strict=True)
+        return _share_out(boxes, map(number_of, keys))
+
+    return Picker(one, cache.__getitem__, shares)
+
+
+def _share_out(boxes: Sequence[Outbox], numbers: Iterable[int]) -> Iterator[tuple[Outbox, Select]]:
+    """Return the outboxes chosen by number, and what selects their rows."""
+    return _by_mask(boxes, numbers) if len(boxes) <= FEW_BOXES else _by_number(boxes, numbers)
+
+
+def _by_mask(boxes: Sequence[Outbox], numbers: Iterable[int]) -> Iterator[tuple[Outbox, Select]]:
+    """Yield the chosen outboxes, and what selects the rows of each."""
+    # As bytes: a mask of each box is made, and read, without a call or an object for each row.
+    chosen = bytes(numbers)
+    for number in set(chosen):
+        yield boxes[number], partial(_masked, chosen.translate(_IS[number]))
+
+
+def _by_number(boxes: Sequence[Outbox], numbers: Iterable[int]) -> Iterator[tuple[Outbox, Select]]:
+    """Do the same for many outboxes: a mask each would read all rows as often."""
+    rows_of: dict[int, list[int]] = defaultdict(list)
+    for at, number in enumerate(numbers):
+        rows_of[number].append(at)
+    for number, rows in rows_of.items():
+        yield boxes[number], partial(_numbered, rows)
+
+
+def _masked(mask: bytes, column: list[Any]) -> list[Any]:
+    return [*compress(column, mask)]
+
+
+def _numbered(rows: list[int], column: list[Any]) -> list[Any]:
+    return [*map(column.__getitem__, rows)]
+
+
+# -- streams: what a task may emit -----------------------------------------------------------------------------------
+
 
 ROWS = frozenset({list, tuple})
 """Types of rows that many are emitted of in one call."""

@@ -14,9 +14,9 @@ from streamlet.base.clock import Clock
 from streamlet.base.errors import hurts_one_tuple
 from streamlet.components.spout import FailReason, FailureCause
 from streamlet.model.plan import Plan
+from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.runtime.tasks.failure_causes import FailureCauses
 from streamlet.runtime.tasks.in_hand import InHand
-from streamlet.runtime.tasks.runs import Outgoing, Run
 from streamlet.runtime.tasks.settling import drop, left_of_run
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import spout_failed

@@ -16,7 +16,7 @@ from operator import xor
 
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple
-from streamlet.runtime.tasks.runs import Run
+from streamlet.runtime.tasks.emitter import Run
 from streamlet.tracking.roots import SET_MASK, are_one_set, entry_of
 from streamlet.tracking.shared_roots import Root, SharedRoots, as_one_root
 

@@ -19,11 +19,9 @@ from streamlet.components.columns import Columns
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, FailureCause, MessageIds, Spout
 from streamlet.model.delivery import EPOCH_STREAMS
-from streamlet.runtime.tasks.emitter import Emitter, StreamRoutes
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, row_bytes
 from streamlet.runtime.tasks.in_hand import Key, message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
-from streamlet.runtime.tasks.runs import Outbox
-from streamlet.runtime.tasks.sizes import row_bytes
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies
 from streamlet.tracking.acker import AckLedger

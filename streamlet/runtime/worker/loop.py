@@ -31,10 +31,9 @@ from streamlet.runtime.links.links import Departures, Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext, build_task, takes_batches
-from streamlet.runtime.tasks.inbox import Inbox, Work
+from streamlet.runtime.tasks.emitter import WHOLE, Inbox, Run, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.other_threads import OtherThreads
-from streamlet.runtime.tasks.runs import WHOLE, Run
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import ComponentFailed, could_not_close, could_not_start
 from streamlet.runtime.worker.log_lines import keep_shown

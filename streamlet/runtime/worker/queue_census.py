@@ -19,7 +19,7 @@ from streamlet.model.plan import Plan
 from streamlet.runtime.links.links import Departures, Links
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext
-from streamlet.runtime.tasks.inbox import Work
+from streamlet.runtime.tasks.emitter import Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.shuffle import CALM
 from streamlet.runtime.tasks.spout_task import SpoutTask

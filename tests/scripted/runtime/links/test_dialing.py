@@ -19,7 +19,7 @@ from streamlet.runtime.links.links import SocketLinks
 from streamlet.runtime.links.peering import Peering
 from streamlet.runtime.links.server import LinkServer
 from streamlet.runtime.links.silence import LOOK_S, SILENT_S
-from streamlet.runtime.tasks.runs import Outgoing, Run
+from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.messages import Event
 from tests.patience import PATIENCE_S

@@ -27,7 +27,7 @@ from streamlet.runtime.links.links import (
 )
 from streamlet.runtime.links.silence import LOOK_S, SILENT_S
 from streamlet.runtime.links.wire import BadFrame, FrameReader, FrameWriter, decode_data, encode_data
-from streamlet.runtime.tasks.runs import Incoming, Outgoing, Run
+from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from tests.patience import PATIENCE_S
 
 KEY = b"k" * 32

@@ -27,7 +27,7 @@ from streamlet.runtime.links.links import SocketLinks
 from streamlet.runtime.links.server import LinkServer
 from streamlet.runtime.links.tls import RECORD_BYTES, BrokenTls, LinkTls, TlsSocket
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
-from streamlet.runtime.tasks.runs import Incoming, Outgoing, Run
+from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.runtime.worker.channel import ControlChannel
 from streamlet.runtime.worker.messages import Event
 from tests.patience import PATIENCE_S

@@ -21,7 +21,7 @@ from streamlet.base.clock import ManualClock
 from streamlet.model.topology import TopologySpec
 from streamlet.runtime.links.links import Links, Traffic
 from streamlet.runtime.links.wire import decode_data, encode_data
-from streamlet.runtime.tasks.runs import Incoming, Outgoing, Run
+from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.runtime.worker.loop import LEAVING, WorkerLoop
 from tests.worker_contexts import made_context
 

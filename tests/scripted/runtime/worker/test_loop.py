@@ -23,7 +23,7 @@ from streamlet.runtime.links.dialing import Secured
 from streamlet.runtime.links.handshake import DATA, Hello
 from streamlet.runtime.links.links import Links, SocketLinks, Traffic
 from streamlet.runtime.links.wire import FrameReader, FrameWriter, data_payloads, decode_data
-from streamlet.runtime.tasks.runs import WHOLE, Incoming, Outgoing, Run
+from streamlet.runtime.tasks.emitter import WHOLE, Incoming, Outgoing, Run
 from streamlet.runtime.tasks.user_errors import ComponentFailed
 from streamlet.runtime.worker.loop import BOLTS_S, DRAINING, POLL_S, WorkerLoop
 from streamlet.testing import TopologyTester

@@ -10,7 +10,7 @@ from streamlet import Bolt, Spout, Topology, Tuple
 from streamlet.base.clock import ManualClock
 from streamlet.components.spout import FailReason
 from streamlet.runtime.links.links import NoLinks, Traffic
-from streamlet.runtime.tasks.runs import Incoming, Outgoing, Run
+from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.runtime.tasks.shuffle import CALM
 from streamlet.runtime.worker.loop import BOLTS_S, WorkerLoop
 from streamlet.tracking.census import Answer, Ask

@@ -10,7 +10,7 @@ from streamlet import Bolt, Spout, Stream, Topology
 from streamlet.model.plan import make_plan
 from streamlet.runtime.links.route_check import RouteCheck
 from streamlet.runtime.links.wire import BadFrame
-from streamlet.runtime.tasks.runs import Incoming, Run
+from streamlet.runtime.tasks.emitter import Incoming, Run
 from streamlet.tracking.census import Answer
 
 

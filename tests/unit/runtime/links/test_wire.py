@@ -25,7 +25,7 @@ from streamlet.runtime.links.wire import (
     pack,
     unpack,
 )
-from streamlet.runtime.tasks.runs import Outgoing, Run
+from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.tracking.census import Answer, Ask
 from streamlet.tracking.shared_roots import SharedRoots
 from tests.seeds import seeds

@@ -10,10 +10,7 @@ from streamlet import Bolt, Stream, Tuple
 from streamlet.base.clock import ManualClock
 from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks.bolt_task import SLICE, BoltTask
-from streamlet.runtime.tasks.emitter import Emitter, StreamRoutes
-from streamlet.runtime.tasks.inbox import Work
-from streamlet.runtime.tasks.routing import Target
-from streamlet.runtime.tasks.runs import Outbox, Run
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, Run, StreamRoutes, Target, Work
 
 DOWN = 9
 

@@ -8,8 +8,7 @@ import pytest
 
 from streamlet import Bolt, Tuple
 from streamlet.runtime.tasks.bolt_task import SLICE
-from streamlet.runtime.tasks.inbox import Work
-from streamlet.runtime.tasks.runs import Run
+from streamlet.runtime.tasks.emitter import Run, Work
 from tests.unit.runtime.tasks.bolt_rig import Rig, bolt
 
 

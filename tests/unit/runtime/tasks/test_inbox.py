@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from streamlet.runtime.tasks.inbox import FAIR, Inbox
-from streamlet.runtime.tasks.runs import Run
+from streamlet.runtime.tasks.emitter import FAIR, Inbox, Run
 
 
 def run(target: int, count: int, size: int = 0) -> Run:

@@ -12,12 +12,10 @@ from streamlet.base.clock import ManualClock
 from streamlet.components.spout import FailReason, FailureCause
 from streamlet.model.grouping import Grouping
 from streamlet.model.plan import make_plan
-from streamlet.runtime.tasks.emitter import Emitter, StreamRoutes
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, Outgoing, Run, StreamRoutes, Target
 from streamlet.runtime.tasks.failure_causes import FailureCauses
 from streamlet.runtime.tasks.in_hand import InHand, holding
 from streamlet.runtime.tasks.ledgers import Ledgers
-from streamlet.runtime.tasks.routing import Target
-from streamlet.runtime.tasks.runs import Outbox, Outgoing, Run
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import ComponentFailed
 from streamlet.tracking.roots import owner_task, roots_of_set

@@ -16,10 +16,7 @@ from streamlet.base.errors import BadEmit
 from streamlet.components.tuples import OPEN
 from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks.bolt_task import BoltTask
-from streamlet.runtime.tasks.emitter import Emitter, StreamRoutes
-from streamlet.runtime.tasks.inbox import Inbox, Work
-from streamlet.runtime.tasks.routing import Target
-from streamlet.runtime.tasks.runs import Outbox, Run
+from streamlet.runtime.tasks.emitter import Emitter, Inbox, Outbox, Run, StreamRoutes, Target, Work
 from streamlet.tracking.roots import entry_of, first_root, roots_of_set
 from streamlet.tracking.shared_roots import Root, each_root, spread
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streamlet.runtime.tasks.sizes import SAMPLED, SampledSizes, row_bytes
+from streamlet.runtime.tasks.emitter import SAMPLED, SampledSizes, row_bytes
 
 ROWS: dict[str, Callable[[int], list[Any]]] = {
     "short texts": lambda n: [f"word {n}"],
@@ -38,7 +38,7 @@ def test_a_row_is_what_its_memory_is(kind: str) -> None:
 def test_one_row_in_many_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the length of the runs they come in."""
     sizes, measured = SampledSizes(), []
-    monkeypatch.setattr("streamlet.runtime.tasks.sizes.row_bytes", lambda row: measured.append(row) or 100)
+    monkeypatch.setattr("streamlet.runtime.tasks.emitter.row_bytes", lambda row: measured.append(row) or 100)
     for _ in range(10 * SAMPLED):
         assert sizes.of("kind", [["x"]]) == 100
     assert len(measured) <= 11

@@ -16,11 +16,9 @@ from streamlet.base.clock import ManualClock
 from streamlet.base.errors import BadEmit, NoRoom, ValueCannotTravel
 from streamlet.components.spout import FailReason, MessageIds
 from streamlet.model.grouping import Grouping
-from streamlet.runtime.tasks.emitter import Emitter, StreamRoutes
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.in_hand import message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
-from streamlet.runtime.tasks.routing import Target
-from streamlet.runtime.tasks.runs import Outbox
 from streamlet.runtime.tasks.spout_task import FEW, SpoutTask
 from streamlet.tracking.census import CensusResult
 from streamlet.tracking.roots import are_one_set, entry_of

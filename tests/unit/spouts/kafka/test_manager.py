@@ -21,9 +21,7 @@ from streamlet.kafka.errors import CorruptRecord
 from streamlet.kafka.records.record_batch import BatchHeader, RecordBatch
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import Stream
-from streamlet.runtime.tasks.emitter import Emitter, StreamRoutes
-from streamlet.runtime.tasks.routing import Target
-from streamlet.runtime.tasks.runs import Outbox
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.spouts.kafka.dead_letters.dead_letter import Fault
 from streamlet.spouts.kafka.errors import PoisonRecord, SchemeNotReady
