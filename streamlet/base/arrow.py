@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from streamlet.base.errors import BadInput
@@ -20,3 +23,46 @@ def parquet_for(who: str) -> tuple[Any, Any]:
             "it is part of streamlet-storm[spark]."
         ) from None
     return pyarrow, parquet
+
+
+_NONE = type(None)
+_TAKEN = {
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), frozenset({int, _NONE})),
+    **dict.fromkeys(("float", "double"), frozenset({float, int, _NONE})),
+    "timestamp": frozenset({datetime, _NONE}),
+    "list": frozenset({list, tuple, _NONE}),
+    "struct": frozenset({dict, _NONE}),
+}
+"""Types of values by Arrow's name of a column's, where Arrow would take others and change them."""
+
+
+def array_of(arrow: Any, column: Sequence[Any], kind: Any) -> Any:
+    """Return values as an array. Raises as ``pyarrow.array``, and TypeError for what that would change."""
+    # Rule: never leave it to Arrow whether a value fits. It cuts 20.7 to 20, takes a number for microseconds since
+    # 1970, and leaves out what a struct has no field for: all without an error.
+    _check(column, kind)
+    return arrow.array(column, kind)
+
+
+def _check(column: Sequence[Any], kind: Any) -> None:
+    name = _base(kind)
+    taken = _TAKEN.get(name)
+    if taken is None:
+        return
+    wrong = set(map(type, column)) - taken
+    if wrong:
+        raise TypeError(f"{' and '.join(sorted(one.__name__ for one in wrong))} is not {kind}")
+    if name == "list":
+        if _base(kind.value_type) in _TAKEN:
+            _check([*chain.from_iterable(filter(None, column))], kind.value_type)
+    elif name == "struct":
+        fields = {field.name: field.type for field in kind}
+        there = [value for value in column if value is not None]
+        for key in set().union(*there).difference(fields):
+            raise TypeError(f"the struct has no field {key!r}")
+        for key, inner in fields.items():
+            _check([value.get(key) for value in there], inner)
+
+
+def _base(kind: Any) -> str:
+    return str(kind).partition("<")[0].partition("[")[0]

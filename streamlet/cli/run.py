@@ -178,7 +178,7 @@ def run(
         if as_json:
             _refused_as_json(error)
         raise
-    return _watched(made, request, stop, lasting, shown, view, debug, until_caught_up)
+    return _watched(made, request, stop, lasting, shown, view, debug)
 
 
 def _keepers(request: RunRequest, section: dict[str, Any] | None, config: Path | None) -> list[Keeper]:
@@ -250,7 +250,6 @@ def _watched(
     shown: ViewThread,
     view: View,
     debug: bool,
-    until_caught_up: bool,
 ) -> int:
     """Run and show; return the exit status.
 
@@ -263,7 +262,7 @@ def _watched(
         try:
             view.start(request, backend.name)
             result = backend.run(request, view, stop)
-            status = _exit_status(result.reason, interrupts, until_caught_up)
+            status = _exit_status(result.reason, interrupts, request.until_caught_up)
             view.finish(result, status)
             # After the run, which was asked to drain when the output broke.
             if lasting.lost is not None:
@@ -281,8 +280,9 @@ def _watched(
 
 
 def _exit_status(reason: str, interrupts: Interrupts, until_caught_up: bool) -> int:
-    """Return the exit status of a run that did not fail; ``until_caught_up``: the option was given."""
-    # Rule: --until-caught-up ends with 0 only when it has caught up. A cron job looks at the status alone.
+    """Return the exit status of a run that did not fail; ``until_caught_up``: it was to catch up."""
+    # Rule: such a run ends with 0 only when it has caught up, whether the option asked for it, a setting, or spouts
+    # that are all bounded. A cron job looks at the status alone.
     early = 1 if until_caught_up and reason in ("time", "interrupted") else 0
     return (interrupts.exit_status if reason == "interrupted" else None) or early
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow
 import pyarrow.compute
 
+from streamlet.kafka.admin import Admin
 from streamlet.kafka.consumer import Consumer, RecordColumns
 from streamlet.kafka.consumer.errors import LogTruncated, PositionOutOfRange
 from streamlet.kafka.metadata.cluster import TopicPartition
@@ -89,7 +90,7 @@ def _go_on(
     """Return where to read on and where to end; raise DataLost where the query must fail."""
     tp = TopicPartition(part.topic, part.partition)
     first = consumer.beginning_offsets([tp])[tp]
-    last = consumer.end_offsets([tp])[tp] if isinstance(error, LogTruncated) else None
+    last = _log_end(consumer, tp, options) if isinstance(error, LogTruncated) else None
     resume, end = after_gap(part, position, first, last)
     where = f"Topic {part.topic!r}, partition {part.partition}"
     if last is None:
@@ -102,6 +103,15 @@ def _go_on(
     _log.warning("%s The query goes on without them (failOnDataLoss = false).", text)
     consumer.seek(tp, resume)
     return resume, end
+
+
+def _log_end(consumer: Consumer, tp: TopicPartition, options: SourceOptions) -> int:
+    # Rule: the log's own end, not the last stable offset, behind which records of an open transaction are: they are
+    # in the log, and would be passed over for good.
+    if options.isolation_level == "read_uncommitted":
+        return consumer.end_offsets([tp])[tp]
+    with Admin(**options.admin) as admin:
+        return admin.list_offsets({tp: "latest"}, isolation_level="read_uncommitted")[tp].offset
 
 
 def after_gap(part: TaskRange, position: int, first: int, last: int | None) -> tuple[int, int]:

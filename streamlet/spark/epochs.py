@@ -51,21 +51,29 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What a group's offset says: the last epoch written, its rows, and the run that wrote it."""
+    """What a group's offset says: the last epoch written, its rows, and the run that wrote it.
+
+    ``again``: another run had begun that epoch before.
+    """
 
     number: int
     rows: int
     run: str
+    again: bool = False
 
     def row(self) -> OffsetAndMetadata:
         """Return it as an offset to store."""
-        return OffsetAndMetadata(self.number + 1, metadata=f"{self.rows} {self.run}")
+        return OffsetAndMetadata(self.number + 1, metadata=f"{self.rows} {self.run}{_AGAIN * self.again}")
 
     @classmethod
     def of(cls, row: OffsetAndMetadata) -> Marker:
         """Return the marker in a stored offset."""
-        rows, _, run = row.metadata.partition(" ")
-        return cls(row.offset - 1, int(rows) if rows.isdigit() else -1, run)
+        rows, _, run = row.metadata.removesuffix(_AGAIN).partition(" ")
+        return cls(row.offset - 1, int(rows) if rows.isdigit() else -1, run, row.metadata.endswith(_AGAIN))
+
+
+_AGAIN = " again"
+"""Ends the text of a marker. No run's name has a blank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +104,13 @@ def write_epoch(
     again = common is not None and common.number == epoch.number and common.run != epoch.run
     if mine is not None and mine.number >= epoch.number:
         check_rows(epoch, mine, count())
-        return EpochOutcome(mine.rows, again)
+        # Rule: what this run has written says itself that the epoch was begun before. By now the common marker is this
+        # run's, and the task that saw the old one may have died before it told the driver.
+        return EpochOutcome(mine.rows, again or mine.again)
     producer.begin_transaction()
     try:
         topic, rows = send_all(producer)
-        marker = {TopicPartition(topic, 0): Marker(epoch.number, rows, epoch.run).row()}
+        marker = {TopicPartition(topic, 0): Marker(epoch.number, rows, epoch.run, again).row()}
         producer.send_offsets_to_transaction(marker, epoch.own)
         producer.send_offsets_to_transaction(marker, epoch.common)
     except BaseException:

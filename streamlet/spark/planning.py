@@ -6,7 +6,7 @@ Offsets of all partitions are kept as ``{("lines", 0): 23}`` here and as ``{"lin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,8 @@ _FIRST = "first batch"
 
 No topic's name has a blank.
 """
+_IDS = "topic ids"
+"""Key beside the topics in an offset, of Kafka's id of each: one that was made again has another."""
 
 
 class DataLost(StreamletError):
@@ -29,7 +31,7 @@ class DataLost(StreamletError):
 
 @dataclass(frozen=True, slots=True)
 class TaskRange:
-    """PartitionOffsets ``start`` to ``end`` (exclusive) of one partition: one Spark task."""
+    """Offsets ``start`` to ``end`` (exclusive) of one partition: one Spark task."""
 
     topic: str
     partition: int
@@ -38,6 +40,18 @@ class TaskRange:
 
     def __len__(self) -> int:
         return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Where each log ends; the topics' ids, from brokers that have them."""
+
+    ends: PartitionOffsets
+    ids: Mapping[str, str] = field(default_factory=dict)
+
+    def with_missing(self, start: Mapping[str, Any]) -> Logs:
+        """Add the partitions that only an offset names: they end there."""
+        return Logs({**begun(start, self), **self.ends}, {**start.get(_IDS, {}), **self.ids})
 
 
 # -- offsets as Spark keeps them -------------------------------------------------------------------------------------
@@ -56,25 +70,41 @@ def from_json(text: Mapping[str, Any]) -> dict[PartitionKey, int]:
     return {
         (topic, int(number)): offset
         for topic, rows in text.items()
-        if topic != _FIRST
+        if topic not in (_FIRST, _IDS)
         for number, offset in rows.items()
     }
 
 
-def initial(offsets: PartitionOffsets) -> dict[str, Any]:
+def initial(offsets: PartitionOffsets, ids: Mapping[str, str] = {}) -> dict[str, Any]:
     """Return a stream's initial offset, marked as such."""
-    return {_FIRST: True, **to_json(offsets)}
+    return {_FIRST: True, **_with_ids(ids), **to_json(offsets)}
 
 
-def batch_end(start: Mapping[str, Any], end: PartitionOffsets) -> dict[str, Any]:
+def _with_ids(ids: Mapping[str, str]) -> dict[str, Any]:
+    return {_IDS: dict(sorted(ids.items()))} if ids else {}
+
+
+def made_again(start: Mapping[str, Any], ids: Mapping[str, str]) -> list[str]:
+    """Return the topics whose id is another one than in an offset."""
+    known = start.get(_IDS, {})
+    return sorted(topic for topic in ids if known.get(topic, ids[topic]) != ids[topic])
+
+
+def begun(start: Mapping[str, Any], logs: Logs) -> dict[PartitionKey, int]:
+    """Return a batch's start without the topics that were made again."""
+    others = made_again(start, logs.ids)
+    return {tp: offset for tp, offset in from_json(start).items() if tp[0] not in others}
+
+
+def batch_end(start: Mapping[str, Any], end: PartitionOffsets, ids: Mapping[str, str] = {}) -> dict[str, Any]:
     """Return a batch's end for the checkpoint; without news, ``start``."""
     # Rule: the end of the first batch carries its start. Spark writes down ends only: after a stop in the first batch
     # it asks again for the initial offset, and "latest" would then lie behind the records of that very batch.
-    begun = from_json(start)
-    if all(end.get(tp, offset) == offset for tp, offset in begun.items()) and end.keys() <= begun.keys():
+    first = begun(start, Logs(end, ids))
+    if all(end.get(tp, offset) == offset for tp, offset in first.items()) and end.keys() <= first.keys():
         return dict(start)
-    found = to_json(end)
-    return {_FIRST: to_json(begun), **found} if start.get(_FIRST) is True else found
+    found = {**_with_ids(ids), **to_json(end)}
+    return {_FIRST: to_json(first), **found} if start.get(_FIRST) is True else found
 
 
 def batch_start(start: Mapping[str, Any], end: Mapping[str, Any]) -> dict[PartitionKey, int]:
@@ -84,7 +114,7 @@ def batch_start(start: Mapping[str, Any], end: Mapping[str, Any]) -> dict[Partit
     first = end.get(_FIRST)
     if first is True:
         return from_json(end)
-    return from_json(first if isinstance(first, Mapping) else start)
+    return from_json(first) if isinstance(first, Mapping) else begun(start, Logs({}, end.get(_IDS, {})))
 
 
 # -- places ----------------------------------------------------------------------------------------------------------
@@ -172,6 +202,19 @@ def limited(start: PartitionOffsets, end: PartitionOffsets, most: int) -> dict[P
 def too_few(start: PartitionOffsets, end: PartitionOffsets, least: int) -> bool:
     """Return whether fewer than ``least`` offsets are new."""
     return sum(max(end[tp] - start.get(tp, 0), 0) for tp in end) < least
+
+
+def losses(start: Mapping[str, Any], logs: Logs) -> Iterator[str]:
+    """Yield a paragraph about each loss since an offset."""
+    others = made_again(start, logs.ids)
+    for topic in others:
+        yield (
+            f"Topic {topic!r} was deleted and made again: its id is {logs.ids[topic]}, and was {start[_IDS][topic]}. "
+            "What the old one had and the query has not read is lost; the new one is read from its beginning."
+        )
+    told: list[str] = []
+    batch_ranges(begun(start, logs), logs.ends, told.append)
+    yield from told
 
 
 def batch_ranges(

@@ -23,13 +23,18 @@ from pyspark.sql.types import (
 )
 
 from streamlet.base.errors import BadInput
-from streamlet.kafka.admin import Admin
+from streamlet.kafka.admin import Admin, TopicDescription
+from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.spark import planning
 from streamlet.spark.options import FORMAT, PlaceInLogs, SourceOptions, Use, read_options, write_options
-from streamlet.spark.planning import DataLost, PartitionKey, TaskRange
+from streamlet.spark.planning import DataLost, Logs, PartitionKey, TaskRange
 
 _log = logging.getLogger(__name__)
+_ASK_MS = 60_000
+"""Milliseconds of a ``default.api.timeout.ms`` that is not given."""
+_ASK_AGAIN_S = 0.5
+"""Seconds between two questions about what seems lost."""
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
 
@@ -115,20 +120,23 @@ class Kafka:
 
     def partitions(self) -> list[PartitionKey]:
         """Return the partitions that the options name, as of now."""
+        assigned = self._options.topics.assigned
+        return sorted(assigned) if assigned else _partitions(self._described())
+
+    def logs(self) -> Logs:
+        """Return the ends of the partitions in the options, as of now."""
+        described = self._described()
+        assigned = self._options.topics.assigned
+        ids = {topic: row.topic_id for topic, row in described.items() if row.topic_id is not None}
+        return Logs(self.ends(sorted(assigned) if assigned else _partitions(described)), ids)
+
+    def _described(self) -> Mapping[str, TopicDescription]:
         wanted = self._options.topics
-        if wanted.assigned:
-            return sorted(wanted.assigned)
-        names = wanted.names
+        names = wanted.names or tuple(sorted({topic for topic, _ in wanted.assigned}))
         if wanted.pattern is not None:
             # As in Spark's connector, a pattern that is found anywhere in a name is enough.
             names = tuple(name for name in self._admin.list_topics() if re.search(wanted.pattern, name))
-        if not names:
-            return []
-        return sorted(
-            (topic, row.partition)
-            for topic, described in self._admin.describe_topics(names).items()
-            for row in described.partitions
-        )
+        return self._admin.describe_topics(names) if names else {}
 
     def ends(self, partitions: list[PartitionKey]) -> dict[PartitionKey, int]:
         """Return where each log ends; under read_committed, the last stable offset."""
@@ -149,6 +157,10 @@ class Kafka:
         specs: dict[TopicPartition, Any] = {TopicPartition(*tp): spec for tp, spec in ask.items()}
         rows = self._admin.list_offsets(specs, isolation_level=self._options.isolation_level)
         return {(tp.topic, tp.partition): row.offset for tp, row in rows.items()}
+
+
+def _partitions(described: Mapping[str, TopicDescription]) -> list[PartitionKey]:
+    return sorted((topic, row.partition) for topic, one in described.items() for row in one.partitions)
 
 
 def _lost(options: SourceOptions) -> Any:
@@ -204,7 +216,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._options = options
         self._schema = schema
         self._kafka: Kafka | None = None
-        self._target: dict[PartitionKey, int] | None = None
+        self._target: Logs | None = None
+        self._told: set[str] = set()
         self._planned_s = float("-inf")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -214,8 +227,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a new query begins."""
         kafka, options = self._connected(), self._options
-        start = kafka.offsets(options.start, kafka.partitions(), options.time_strategy == "latest")
-        return planning.initial(start)
+        logs = kafka.logs()
+        start = kafka.offsets(options.start, [*logs.ends], options.time_strategy == "latest")
+        return planning.initial(start, logs.ids)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
         """Return the limit of the options. Spark passes it on to latestOffset, or all instead."""
@@ -226,8 +240,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the end of the next batch; ``start`` where there is none yet."""
-        options, begun = self._options, planning.from_json(start)
-        end = self._ends() if self._target is None else self._target
+        options, logs = self._options, self._judged(start)
+        begun, end = planning.begun(start, logs), logs.ends
         if not isinstance(limit, ReadAllAvailable):
             due = time.monotonic() - self._planned_s >= options.max_delay_s
             least = options.min_offsets if self._target is None else None
@@ -235,18 +249,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 return start
             if options.max_offsets is not None:
                 end = planning.limited(begun, end, options.max_offsets)
-        found = planning.batch_end(start, end)
+        found = planning.batch_end(start, end, logs.ids)
         if found != start:
             self._planned_s = time.monotonic()
         return found
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return the ends of all logs, for the query's progress."""
-        return planning.to_json(self._ends())
+        return planning.to_json(self._connected().logs().ends)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix the ends of now: the query ends there."""
-        self._target = self._ends()
+        self._target = self._connected().logs()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
         """Return one task for each range. The same two offsets give the same tasks."""
@@ -267,6 +281,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._kafka = self._kafka or Kafka(self._options)
         return self._kafka
 
-    def _ends(self) -> dict[PartitionKey, int]:
-        kafka = self._connected()
-        return kafka.ends(kafka.partitions())
+    def _judged(self, start: dict[str, Any]) -> Logs:
+        """Return the logs of now; report losses. Raises DataLost."""
+        # Rule: judge before Spark writes the plan down, and ask again before a loss is believed. A plan made of one
+        # stale answer would fail at every restart, and its way out would read a partition from its beginning again.
+        deadline = time.monotonic() + self._options.client.get("default_api_timeout_ms", _ASK_MS) / 1000
+        while True:
+            late = time.monotonic() > deadline
+            try:
+                logs = self._target or self._connected().logs()
+            except UnknownTopicOrPartition:
+                if late:
+                    raise
+            else:
+                found = [*planning.losses(start, logs)]
+                if not found:
+                    return logs.with_missing(start)
+                if late or not self._options.fail_on_data_loss or planning.made_again(start, logs.ids):
+                    break
+                if self._target is not None:
+                    self._target = self._connected().logs()
+            time.sleep(_ASK_AGAIN_S)
+        for text in found:
+            if text not in self._told:
+                self._told.add(text)
+                _lost(self._options)(text)
+        return logs.with_missing(start)

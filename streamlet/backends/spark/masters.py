@@ -49,7 +49,7 @@ def parse_master(url: str, cores: int) -> Master:
     if found := _STANDALONE.fullmatch(url):
         pairs = [each.rpartition(":") for each in found[1].split(",")]
         if all(host and port.isdigit() for host, _, port in pairs):
-            return Master(url, False, addresses=tuple((host, int(port)) for host, _, port in pairs))
+            return Master(url, False, addresses=tuple((host.strip("[]"), int(port)) for host, _, port in pairs))
     elif _OTHER.fullmatch(url):
         return Master(url, False)
     if url.startswith("sc://"):
@@ -65,7 +65,7 @@ def parse_master(url: str, cores: int) -> Master:
 
 def is_loopback(host: str) -> bool:
     """Tell whether a host is this machine's own, by its spelling."""
-    return host in ("localhost", "::1", "[::1]") or host.startswith("127.")
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def all_here(master: Master, driver: str | None, own: str) -> bool:

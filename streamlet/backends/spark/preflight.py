@@ -100,7 +100,7 @@ def check_reachable(master: Master) -> None:
             socket.create_connection((host, port), REACH_S).close()
             return
         except OSError as error:
-            refused.append(f"{host}:{port} ({error.strerror or error})")
+            refused.append(f"{f'[{host}]' if ':' in host else host}:{port} ({error.strerror or error})")
     if refused:
         raise BadInput(
             f"No Spark master answers at {' or '.join(refused)}. Check that it runs and that this machine may reach "
@@ -140,7 +140,9 @@ def check_session(conf: Mapping[str, str], workers: int) -> None:
     if conf.get("spark.dynamicAllocation.enabled") == "true":
         # Spark takes back executors without a task only: one that holds a worker never idles.
         most, slots = conf.get("spark.dynamicAllocation.maxExecutors"), slots_of_executor(conf)
-        if most is not None and int(most) * slots < workers:
+        # An executor of a standalone cluster has all cores of its machine, unless a setting bounds them.
+        known = "spark.executor.cores" in conf or not conf.get("spark.master", "").startswith("spark://")
+        if known and most is not None and int(most) * slots < workers:
             raise BadInput(
                 f"The topology wants {workers} workers, each of which holds a task slot for as long as it runs, and "
                 f"spark.dynamicAllocation.maxExecutors={most} allows {int(most) * slots} slots ({slots} an executor). "

@@ -168,7 +168,7 @@ def _ask_master(context: Any) -> ClusterView | None:
         classes.loadClass("org.apache.spark.deploy.DeployMessages$MasterStateResponse")
     )
     for host, port in parse_master(context.master, 1).addresses:
-        address = java.org.apache.spark.rpc.RpcAddress(host.strip("[]"), port)
+        address = java.org.apache.spark.rpc.RpcAddress(host, port)
         told = environment.setupEndpointRef(address, "Master").askSync(ask, answer)
         if told.status().toString() == "ALIVE":
             pages = [worker.webUiAddress() for worker in told.workers() if worker.state().toString() == "ALIVE"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streamlet.base.arrow import parquet_for
+from streamlet.base.arrow import array_of, parquet_for
 from streamlet.base.errors import StreamletError
 from streamlet.bolts.dataframe.column_types import SinkColumn
 from streamlet.components.batch import Batch
@@ -39,14 +39,14 @@ class RowBatches:
         for name, kind in self._types:
             values = batch.values(name)
             chosen = values if len(places) == len(values) else [values[at] for at in places]
-            columns.append(self.arrow.array(chosen, kind))
+            columns.append(array_of(self.arrow, chosen, kind))
         return self.arrow.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _refusal(self, batch: Batch, at: int) -> RowRefused | None:
         for name, kind in self._types:
             value = batch.values(name)[at]
             try:
-                self.arrow.array([value], kind)
+                array_of(self.arrow, [value], kind)
             except self._refusals as error:
                 return RowRefused(
                     f"{self._component} could not write a tuple of {batch.component}: its field {name!r} is "

@@ -42,7 +42,7 @@ class TupleFailed(StreamletError):
 
 
 class FailedRow(NamedTuple):
-    """One failed tuple: the bolt, the stream it came from, its values (None: of a tick), and why."""
+    """One failed tuple: the bolt, the stream it came from, its values (None: a tick, an acked batch), and why."""
 
     bolt: str
     source: str
@@ -101,9 +101,10 @@ class AppliedBolt:
         self._current: Tuple | Batch | None = None
         self._named: list[tuple[tuple[Any, ...], list[list[Any]], int]] = []
         """Of the present call, each row with anchors of its own: these, its columns, its place there."""
-        self._failures: list[tuple[Tuple, str]] = []
-        """Tuples that failed in the present call, and why."""
-        self._held: dict[Tuple, None] = {}
+        self._failures: list[tuple[Tuple | Batch, str]] = []
+        """Tuples that failed in the present call, and why; also the acked ones on which it raised."""
+        self._held: dict[Tuple, BaseException | None] = {}
+        """Open tuples, and what the bolt raised on them."""
         self._failed_batch: BatchFailed | None = None
         """The first batch of the last tick that raised, until ``forget_held``."""
         self._count = self._bad = 0
@@ -184,9 +185,9 @@ class AppliedBolt:
     def finish(self) -> None:
         """Fail the tuples that are neither acked nor failed."""
         self._begin()
-        for tup in [*self._held]:
-            self.fail(tup, "it was neither acked nor failed when the last row of its task was done")
-        self._settle(None)
+        for tup, error in [*self._held.items()]:
+            self.fail(tup, error or "it was neither acked nor failed when the last row of its task was done")
+            self._settle(error)
 
     def hold_waiting(self) -> None:
         """Take as open what a key's state brought back."""
@@ -278,11 +279,15 @@ class AppliedBolt:
     def _raised(self, error: BaseException, tup: Tuple, mark: Any) -> None:
         if self.bolt.exit_on_exception:
             raise bolt_ended_run(self.name, error, self.bolt.process) from error
-        if self.bolt.auto_fail or tup.state == FAILED:
+        # Rule: what was acked keeps its rows, and its error is told all the same. Nothing else would say that a row is
+        # gone, or that the bolt raised.
+        if tup.state == ACKED:
+            self._failures.append((tup, _after_ack(error)))
+        elif self.bolt.auto_fail or tup.state == FAILED:
             self._withdraw(tup, mark)
             self.fail(tup, error)
-        elif tup.state == OPEN:
-            self._held[tup] = None
+        else:
+            self._held[tup] = error
         self._settle(error)
         self._begin()
 
@@ -301,8 +306,10 @@ class AppliedBolt:
                 raise
             if self.bolt.exit_on_exception:
                 raise bolt_ended_run(self.name, error, self.bolt.process_batch) from error
-            self._withdraw(batch, marks)
-            split = self.bolt.on_batch_error == "split" and len(batch) > 1 and not self._failures
+            acked = batch.state == ACKED or any(tup.state == ACKED for tup in batch.made or ())
+            split = self.bolt.on_batch_error == "split" and len(batch) > 1 and not self._failures and not acked
+            if not acked and (split or self.bolt.auto_fail or batch.state == FAILED):
+                self._withdraw(batch, marks)
             if not split:
                 self._batch_raised(batch, error)
                 return
@@ -323,7 +330,9 @@ class AppliedBolt:
         if self.bolt.auto_fail:
             self.fail(batch, error)
         else:
-            self._held.update((tup, None) for tup in batch.tuples if tup.state == OPEN)
+            self._held.update((tup, error) for tup in batch.tuples if tup.state == OPEN)
+        if not self._failures and all(tup.state == ACKED for tup in batch.tuples):
+            self._failures.append((batch, _after_ack(error)))
         self._settle(error)
 
     # -- emitting ------------------------------------------------------------------------------------------
@@ -537,7 +546,8 @@ class AppliedBolt:
         self._count += len(failures) if error is not None else 0
         for tup, why in failures:
             source = str(StreamId(tup.component, tup.stream))
-            self._failed_row(FailedRow(self.name, source, [*tup.values], why), error)
+            values = None if isinstance(tup, Batch) else [*tup.values]
+            self._failed_row(FailedRow(self.name, source, values, why), error)
         if self._limit and self._bad == self._count >= self._limit:
             called = self.bolt.process_batch if self.bolt.takes_batches() else self.bolt.process
             by_itself = 0 if error is not None else self._bad
@@ -545,7 +555,9 @@ class AppliedBolt:
 
     def _failed_row(self, row: FailedRow, error: BaseException | None) -> None:
         if self._on_failed == STOP:
-            what = "at a tick" if row.values is None else f"on the tuple {row.values!r:.200} from {row.source}"
+            what = f"on {'a batch' if row.values is None else f'the tuple {row.values!r:.200}'} from {row.source}"
+            if row.source == TICK_STREAM:
+                what = "at a tick"
             raise TupleFailed(
                 f"The bolt {self.name} failed {what}: {row.reason}. on_failed is {STOP!r}, so the job ends; its rows "
                 f"are as before it. Fix it, or go on without such tuples: on_failed={SKIP!r} counts them, "
@@ -556,6 +568,10 @@ class AppliedBolt:
 
 def _anchor(given: Any) -> Any:
     return given if isinstance(given, Batch) else tuple_of(given)
+
+
+def _after_ack(error: BaseException) -> str:
+    return f"{_why(error)} (it had acked that before, and what it emitted stays)"
 
 
 def _why(reason: str | BaseException) -> str:

@@ -13,10 +13,13 @@ from streamlet.components.context import TopologyContext
 from streamlet.model.dataframe_plan import Stage
 from streamlet.model.stream import StreamId
 from streamlet.runtime.tasks.user_errors import could_not_close
+from streamlet.runtime.tasks.values import copies
 from streamlet.spark.applying.applied_bolt import AppliedBolt, BoltDef, FailedRow
 
 ColumnsOf = dict[StreamId, list[Sequence[Any]]]
 """The columns of each stream that has rows."""
+
+_CHANGEABLE = frozenset({list, dict})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Chain:
         self.bolts = [
             AppliedBolt(bolt, _context(job, bolt, index, count, clock), job.on_failed, failed) for bolt in job.bolts
         ]
+        self._last_reader = {source: bolt.name for bolt in job.bolts for source in bolt.sources}
         self._started: list[AppliedBolt] = []
 
     @property
@@ -112,7 +116,8 @@ class Chain:
         for bolt in self.bolts:
             for source in bolt.definition.sources:
                 if source in there:
-                    bolt.take(source, there[source])
+                    last_reader = self._last_reader[source] == bolt.name
+                    bolt.take(source, there[source] if last_reader else _copies(there[source]))
             if last:
                 if bolt.definition.tick_s is not None:
                     bolt.last_ticks()
@@ -123,8 +128,17 @@ class Chain:
                     stream = StreamId(bolt.name, name)
                     there[stream] = columns
                     if stream in gives:
-                        leaving[stream] = columns
+                        leaving[stream] = _copies(columns) if stream in self._last_reader else columns
         return leaving
+
+
+def _copies(columns: list[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Return columns whose lists and dicts a reader may change."""
+    # Rule: each reader, and the result, has values of its own, as in a resident topology. A bolt that appends to a list
+    # would change what its neighbour reads and what was promised as a result.
+    return [
+        next(copies([*column], 2)) if not _CHANGEABLE.isdisjoint(map(type, column)) else column for column in columns
+    ]
 
 
 def _context(job: StageJob, bolt: BoltDef, index: int, count: int, clock: Clock) -> TopologyContext:

@@ -2,14 +2,15 @@
 
 One bolt object serves one key after the other. Before each its attributes are set to what the key left, else to what
 ``initialize`` left; after each those that changed are pickled. What cannot be pickled (a connection, a lock, an open
-file) belongs to the object: ``initialize`` makes it, and all keys share it. Functions and classes that cannot be found
-by name do not make what holds them shared: that is refused. Knows no Spark.
+file) belongs to the object: ``initialize`` makes it, and all keys share it. It does not make a dict or list that holds
+it shared, nor does a function or class that cannot be found by name: that is refused. Knows no Spark.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
+from collections import deque
 from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
@@ -23,6 +24,7 @@ _GONE = "(gone)"
 """Marks an attribute that the bolt has deleted. No attribute of Python's syntax has this name."""
 
 _FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType)
+_CONTAINERS = (dict, list, set, frozenset, tuple, deque)
 
 MakeTuple = Callable[[Sequence[Any], str, str, int], Tuple]
 """Makes a kept tuple again: values, component, stream, state."""
@@ -80,8 +82,8 @@ class KeyState:
 
     def _at_first(self, name: str, value: Any) -> bytes | None:
         """Return an attribute's first value, pickled; None where all keys share it. Raises StateNotKept."""
-        # Rule: only what pickle refuses for its type is shared by all keys. A dict with a lambda in it is state like
-        # any other: shared, it would mix the keys' counts, and no error would tell.
+        # Rule: only what pickle refuses for its type is shared by all keys. A dict with a lambda or a lock in it is
+        # state like any other: shared, it would mix the keys' counts, and no error would tell.
         try:
             return self._dumps(value)
         except (pickle.PicklingError, AttributeError) as error:
@@ -95,8 +97,14 @@ class KeyState:
                 "defaultdict(lambda: 0)); put the class into a module. What all keys shall share belongs to the class "
                 "or to a module."
             ) from error
-        except Exception:  # noqa: BLE001 - whatever an object's own pickling raises
-            return None
+        except Exception as error:  # whatever an object's own pickling raises
+            if not isinstance(value, _CONTAINERS):
+                return None
+            raise StateNotKept(
+                f"The bolt {self._name} has set self.{name} in initialize (or __init__) to a {type(value).__name__}, "
+                "and a query's checkpoint keeps what a bolt remembers of a key by pickle, which refuses what is in it: "
+                f"{error}. Give each connection, lock and the like an attribute of its own, which all keys share."
+            ) from error
 
     def _or_none(self, value: Any) -> bytes | None:
         try:

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow
 import pyarrow.compute
 
+from streamlet.base.arrow import array_of
 from streamlet.base.errors import StreamletError
 from streamlet.model.stream import StreamId
 from streamlet.spark.applying.applied_bolt import FailedRow
@@ -84,25 +85,25 @@ class RowsOut:
 
     def check(self, leaving: ColumnsOf, fitting: set[tuple[int, int, type]]) -> None:
         """Raise ValueDoesNotFit as ``batches`` would. ``fitting``: types that passed, by stream and field."""
-        # Spark makes Arrow of rows itself and names no bolt; a type is tried once.
+        # Spark makes Arrow of rows itself and names no bolt. A type is tried once, but for what holds others.
         for at, stream in enumerate(self.streams):
             for place, column in enumerate(leaving.get(stream, ())):
                 new = {(at, place, kind) for kind in set(map(type, column))} - fitting
                 if new:
                     self._array(at, place, column)
-                    fitting |= new
+                    fitting |= {one for one in new if one[2] not in (list, tuple, dict)}
 
     def _array(self, at: int, place: int, column: Sequence[Any]) -> Any:
         outer = self.schema.field(place) if len(self.streams) == 1 else [*self.schema.field(at + 1).type][place]
         try:
-            return pyarrow.array(column, outer.type)
+            return array_of(pyarrow, column, outer.type)
         except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
             value = next((one for one in column if not _fits(one, outer.type)), column[0])
             stream, field = self.streams[at], self.fields[at][place]
             raise ValueDoesNotFit(
                 f"{stream.component} emitted {value!r:.100} ({type(value).__name__}) as field {field!r} of its stream "
                 f"{stream.stream!r}, and schemas= says that it is {_told(outer.type)}. Name the type that is emitted, "
-                f"or emit that type. (Arrow: {str(error).rstrip('.')}.)"
+                f"or emit that type. ({str(error).rstrip('.')}.)"
             ) from error
 
 
@@ -176,7 +177,7 @@ def _one_in_utc(value: Any) -> Any:
 
 def _fits(value: Any, kind: Any) -> bool:
     try:
-        pyarrow.array([value], kind)
+        array_of(pyarrow, [value], kind)
     except (pyarrow.ArrowException, OverflowError, TypeError, ValueError):
         return False
     return True

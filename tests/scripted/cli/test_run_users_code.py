@@ -189,5 +189,7 @@ def test_the_last_line_says_that_the_time_was_over_before_the_run_caught_up(stre
     file = streamlet.write(made(spout="n = -10**9"))
     late = streamlet("run", file, "--backend", backend, "--until-caught-up", "-t", "0.6")
     assert late.returncode == 1 and "not caught up; " in late.stdout.splitlines()[-1]
+    set_so = streamlet("run", file, "--backend", backend, "-c", "streamlet.until.caught.up=true", "-t", "0.6")
+    assert set_so.returncode == 1 and "not caught up; " in set_so.stdout.splitlines()[-1]
     timed = streamlet("run", file, "--backend", backend, "-t", "0.6")
     assert timed.returncode == 0 and "not caught up" not in timed.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow
@@ -11,6 +12,7 @@ from streamlet.kafka.consumer.errors import LogTruncated
 from streamlet.kafka.consumer.records import Chunk, DecodedChunk, columns_of
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.records.record_batch import LOG_APPEND_TIME, BatchHeader, RecordBatch
+from streamlet.spark import arrow_reader
 from streamlet.spark.arrow_reader import _read, after_gap, as_batch
 from streamlet.spark.options import Use, read_options
 from streamlet.spark.planning import DataLost, TaskRange
@@ -114,3 +116,27 @@ def test_a_read_of_a_log_that_was_cut_ends_where_the_log_now_ends(caplog: pytest
     rows = [row["offset"] for batch in _read(consumer, part, options, SCHEMA) for row in batch.to_pylist()]
     assert rows == [0, 1, 2, 3, 4]
     assert "its log was cut" in caplog.text
+
+
+class LogEnds:
+    """An administrator of a cut log whose last record's transaction is open."""
+
+    def __init__(self, **_: Any) -> None: ...
+
+    def __enter__(self) -> LogEnds:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def list_offsets(self, _: object, isolation_level: str) -> dict[TopicPartition, Any]:
+        return {TP: SimpleNamespace(offset=5 if isolation_level == "read_uncommitted" else 4)}
+
+
+def test_a_cut_log_is_read_to_its_end_and_not_to_the_last_stable_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_reader, "Admin", LogEnds)
+    monkeypatch.setattr(CutLog, "end_offsets", lambda *_: {TP: 4})
+    given = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t", "kafka.isolation.level": "read_committed"}
+    options = read_options({**given, "failOnDataLoss": "false"}, Use.BATCH_READ)
+    consumer: Any = CutLog()
+    batches = _read(consumer, TaskRange("t", 3, 0, 100), options, SCHEMA)
+    assert [row["offset"] for batch in batches for row in batch.to_pylist()] == [0, 1, 2, 3, 4]

@@ -119,6 +119,20 @@ class Transactions:
         return lambda *_: self.calls.append(name)
 
 
+def test_a_task_that_is_tried_again_still_tells_that_another_run_had_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epochs, "KafkaClient", Client)
+    monkeypatch.setattr(epochs, "GroupOffsetCalls", Groups)
+    Groups.rows = {EPOCH.common: Marker(7, 4, "run-1")}
+    producer: Any = Transactions()
+    stored: list[Any] = []
+    producer.send_offsets_to_transaction = lambda offsets, group: stored.append((group, *offsets.values()))
+    assert write_epoch(EPOCH, producer, lambda _: ("t", 5), lambda: 5) == EpochOutcome(5, again=True)
+    Groups.rows = {group: Marker.of(row) for group, row in stored}
+    assert write_epoch(EPOCH, producer, lambda _: ("t", 5), lambda: 5) == EpochOutcome(5, again=True)
+    for marker in (Marker(7, 4, ""), Marker(7, 4, "", True), Marker(7, 4, "run-1", True)):
+        assert Marker.of(marker.row()) == marker
+
+
 def test_an_open_transaction_of_another_partition_stops_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(epochs, "KafkaClient", Client)
     monkeypatch.setattr(epochs, "GroupOffsetCalls", Groups)

@@ -27,7 +27,7 @@ def test_an_archive_in_pieces_is_unpacked_once_however_many_ask(
     root.mkdir()
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{root},/nowhere")
     content = (tmp_path / "archive.tar").read_bytes()
-    pieces = [SimpleNamespace(value=part, _value=part) for part in (content[:99], content[99:])]
+    pieces = [SimpleNamespace(value=part, _value=part, _path="a file") for part in (content[:99], content[99:])]
     folder = parcels.make_unpack(pieces, "words-1")()
     assert (Path(folder) / "words" / "data.txt").read_text() == "line\n" * 100
     assert not any(hasattr(piece, "_value") for piece in pieces), "pyspark would keep them in memory"
@@ -35,11 +35,34 @@ def test_an_archive_in_pieces_is_unpacked_once_however_many_ask(
     assert [path.name for path in root.iterdir() if path.suffix != ".lock"] == ["words-1"]
 
 
+class Encrypted:
+    """A piece as pyspark has it on an executor under ``spark.io.encryption.enabled``: a value, and no file."""
+
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+
+    @property
+    def value(self) -> bytes:
+        return self._value
+
+
+def test_an_archive_is_unpacked_where_spark_encrypts_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data.txt").write_text("line\n")
+    with tarfile.open(tmp_path / "archive.tar", "w") as made:
+        made.add(tmp_path / "data.txt", "data.txt")
+    root = tmp_path / "executor"
+    root.mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(root))
+    pieces = [Encrypted((tmp_path / "archive.tar").read_bytes())]
+    assert (Path(parcels.make_unpack(pieces, "words-1")()) / "data.txt").read_text() == "line\n"
+    assert parcels.make_unpack(pieces, "words-1")() == str(root / "words-1")
+
+
 def test_a_death_while_it_unpacks_leaves_nothing_that_looks_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    piece = SimpleNamespace(value=b"half", _value=b"half")
+    piece = SimpleNamespace(value=b"half", _value=b"half", _path="a file")
     with pytest.raises(RuntimeError, match=f"no unpacking in {tmp_path} on .*: file could not be opened"):
         parcels.make_unpack([piece], "words-1")()
     assert [path.name for path in tmp_path.iterdir()] == ["words-1.lock"], "no room is taken by what failed"

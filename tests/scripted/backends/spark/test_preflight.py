@@ -81,6 +81,8 @@ def test_dynamic_allocation_that_may_never_have_enough_executors_is_refused() ->
     dynamic = {"spark.dynamicAllocation.enabled": "true", "spark.executor.cores": "2"}
     preflight.check_session(dynamic, 9)
     preflight.check_session({**dynamic, "spark.dynamicAllocation.maxExecutors": "2"}, 4)
+    all_cores = {"spark.dynamicAllocation.enabled": "true", "spark.master": "spark://a:7077"}
+    preflight.check_session({**all_cores, "spark.dynamicAllocation.maxExecutors": "2"}, 8)
     with pytest.raises(BadInput, match=r"wants 5 workers.*maxExecutors=2 allows 4 slots.*--workers 4"):
         preflight.check_session({**dynamic, "spark.dynamicAllocation.maxExecutors": "2"}, 5)
 

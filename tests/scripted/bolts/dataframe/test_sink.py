@@ -22,6 +22,19 @@ def made(path: Path, **more: Any) -> ComponentSpec:
     return DataFrameSink.spec(name="out", path=str(path), schema="station string, celsius double", **more)
 
 
+def test_a_value_that_arrow_would_change_fails_its_tuple(tmp_path: Path) -> None:
+    schema = "n bigint, mean float, at timestamp, all array<int>"
+    spec = DataFrameSink.spec(name="out", path=str(tmp_path), schema=schema)
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    bad = [[20.7, 1.0, at, [1]], [1, True, at, [1]], [1, 1.0, 1732000000000, [1]], [1, 1.0, at, [1, 2.5]]]
+    sources = {"readings": ("n", "mean", "at", "all")}
+    with BoltTester(spec, sources=sources, raise_errors=False) as tester:
+        tester.give(*bad, [1, 2, at, [1, None]])
+        assert tester.failed == bad
+        assert "its field 'n' is 20.7, and the column is int64" in str(tester.errors[0].error)
+    assert parquet.read_table(tmp_path).to_pylist() == [{"n": 1, "mean": 2.0, "at": at, "all": [1, None]}]
+
+
 def files(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 

@@ -40,6 +40,11 @@ def test_a_standalone_master_may_have_several_addresses() -> None:
     assert parse_master("spark://a:7077,b:7078", 1).addresses == (("a", 7077), ("b", 7078))
 
 
+def test_an_ipv6_address_is_dialled_without_its_brackets() -> None:
+    master = parse_master("spark://[::1]:7077", 1)
+    assert (master.addresses, master.loopback) == ((("::1", 7077),), True)
+
+
 @pytest.mark.parametrize("url", ["", "spark://", "spark://host", "local-cluster[2,1]", "mesos://x", "localhost:7077"])
 def test_a_value_that_is_not_a_master_is_refused_with_one_that_is(url: str) -> None:
     with pytest.raises(BadInput, match=r"is not a Spark master.*spark://HOST:PORT"):

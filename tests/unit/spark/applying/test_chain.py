@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -28,10 +28,16 @@ class One(Bolt):
     def process(self, tup: Tuple) -> None: ...
 
 
-def job(topology: Any, on_failed: str = "stop", stage: int = 0, settings: Mapping[str, Any] = {}) -> StageJob:
+def job(
+    topology: Any,
+    on_failed: str = "stop",
+    stage: int = 0,
+    settings: Mapping[str, Any] = {},
+    outputs: Sequence[str] | None = None,
+) -> StageJob:
     spec = topology.__topology__
     conf = resolve(spec.config, settings)
-    plan = plan_dataframes(spec)
+    plan = plan_dataframes(spec, outputs=outputs)
     bolts = []
     for name in plan.stages[stage].bolts:
         one = spec.component(name)
@@ -151,6 +157,73 @@ def test_a_tuple_that_nobody_acks_has_failed_at_the_end() -> None:
     ]
 
 
+class AcksAndRaises(One):
+    def process(self, tup: Tuple) -> None:
+        self.emit([tup.values[0]])
+        self.ack(tup)
+        if tup.values[0] == "x":
+            raise ValueError("no x")
+
+
+class AcksBatchAndRaises(Bolt):
+    outputs = ["word"]
+    on_batch_error = "split"
+
+    def process_batch(self, batch: Batch) -> None:
+        self.emit_many(batch.rows)
+        self.ack(batch)
+        raise ValueError("no x")
+
+
+@pytest.mark.parametrize(
+    ("cls", "told"),
+    [
+        (AcksAndRaises, r"on the tuple \['x'\] from lines: ValueError at .*no x"),
+        (AcksBatchAndRaises, "on a batch from lines"),
+    ],
+)
+def test_what_was_acked_before_the_bolt_raised_stays_and_the_error_is_told(cls: type[Bolt], told: str) -> None:
+    rows = [["a"], ["x"], ["b"]]
+    with pytest.raises(TupleFailed, match=f"{told}.*it had acked"):
+        Ran(alone(cls), rows)
+    ran = Ran(alone(cls), rows, "dead-letter")
+    assert ran.left == {"one": rows}
+    (row,) = ran.failed
+    assert "no x" in row.reason
+
+
+def test_of_a_batch_that_raises_the_rows_of_acked_tuples_stay() -> None:
+    class AcksOne(Bolt):
+        outputs = ["word"]
+
+        def process_batch(self, batch: Batch) -> None:
+            self.emit([batch.tuples[0].values[0]])
+            self.ack(batch.tuples[0])
+            raise ValueError("no more")
+
+    ran = Ran(alone(AcksOne), [["a"], ["b"]], "skip")
+    assert (ran.left, [row.values for row in ran.failed]) == ({"one": [["a"]]}, [["b"]])
+
+
+@pytest.mark.parametrize("by_batch", [False, True])
+def test_what_a_bolt_raised_that_fails_by_hand_is_told_at_the_end(by_batch: bool) -> None:
+    class Raises(Bolt):
+        outputs = ["word"]
+        auto_ack = auto_fail = False
+
+        def process(self, tup: Tuple) -> None:
+            raise OSError("the database is gone")
+
+    class RaisesBatch(Raises):
+        def process_batch(self, batch: Batch) -> None:
+            raise OSError("the database is gone")
+
+    cls = RaisesBatch if by_batch else Raises
+    with pytest.raises(TupleFailed, match="the database is gone") as raised:
+        Ran(alone(cls), [["a"]])
+    assert isinstance(raised.value.__cause__, OSError)
+
+
 def test_a_tuple_that_is_kept_is_not_filled_again() -> None:
     class Keeps(One):
         def process(self, tup: Tuple) -> None:
@@ -213,6 +286,27 @@ def test_a_value_that_is_changed_after_its_emit_has_left_as_it_was() -> None:
             self.emit([self.grown])
 
     assert Ran(alone(Grows), [["a"], ["b"]]).left == {"one": [[["a"]], [["a", "b"]]]}
+
+
+def test_what_a_bolt_changes_in_its_values_no_other_reader_and_no_result_sees() -> None:
+    class Pairs(One):
+        def process(self, tup: Tuple) -> None:
+            self.emit([[1, {"n": [tup.values[0]]}]])
+
+    class Changes(One):
+        def process(self, tup: Tuple) -> None:
+            self.emit([[*tup.values[0]]])
+            tup.values[0][1]["n"].append("changed")
+            tup.values[0].append("changed")
+
+    lines = Lines.spec()
+    pairs = Pairs.spec(inputs=[lines])
+    first, second = Changes.spec(inputs=[pairs]), Changes.spec(inputs=[pairs])
+    members = {"lines": lines, "pairs": pairs, "first": first, "second": second}
+    topology = type(Topology)("T", (Topology,), members)
+    whole = [[[1, {"n": ["a"]}]]]
+    ran = Ran(topology, [["a"]], outputs=["pairs", "first", "second"])
+    assert ran.left == {"pairs": whole, "first": whole, "second": whole}
 
 
 def test_a_bolt_that_fails_every_tuple_ends_the_job_all_the_same() -> None:

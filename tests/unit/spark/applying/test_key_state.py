@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -114,6 +114,15 @@ Adrift.__module__ = "__main__"
 def test_what_pickle_does_not_find_by_name_is_refused_and_not_shared_by_all_keys(bolt: Count, made: Any) -> None:
     bolt.counts = made()
     with pytest.raises(StateNotKept, match=r"The bolt count has set self\.counts in initialize.*Use a named function"):
+        KeyState(bolt, "count", again)
+
+
+@pytest.mark.parametrize(
+    "made", [lambda lock: {"lock": lock, "n": 0}, lambda lock: deque([lock]), lambda lock: (lock,)]
+)
+def test_a_container_with_a_lock_in_it_is_refused_and_not_shared_by_all_keys(bolt: Count, made: Any) -> None:
+    bolt.counts = made(bolt.lock)
+    with pytest.raises(StateNotKept, match=r"set self\.counts in initialize.*'_thread\.lock'.*attribute of its own"):
         KeyState(bolt, "count", again)
 
 

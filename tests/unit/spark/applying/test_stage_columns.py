@@ -13,6 +13,7 @@ from streamlet.spark.applying.stage_columns import DEAD, DEAD_FIELDS, RowsIn, Ro
 
 LINES, WORDS = StreamId("lines"), StreamId("words")
 TEXT, LONG, INT = pyarrow.string(), pyarrow.int64(), pyarrow.int32()
+TIME, DOUBLE = pyarrow.timestamp("us", "UTC"), pyarrow.float64()
 LINE = pyarrow.struct([("c0", TEXT)])
 WORD = pyarrow.struct([("c0", TEXT), ("c1", LONG)])
 
@@ -50,6 +51,12 @@ def test_times_come_in_utc_wherever_they_stand() -> None:
         (LONG, [1, "a"], r"words emitted 'a' \(str\) as field 'word' of its stream 'default'.* says that it is long"),
         (INT, [1, 1 << 40], "emitted 1099511627776 .* says that it is int"),
         (TEXT, ["a", 1.5], r"emitted 1\.5 \(float\) .* says that it is string"),
+        (LONG, [1, 20.7], r"emitted 20\.7 \(float\) .* says that it is long"),
+        (DOUBLE, [1.5, 1, None, True], r"emitted True \(bool\) .* says that it is double"),
+        (TIME, [1732000000000], r"emitted 1732000000000 \(int\) .* says that it is timestamp"),
+        (pyarrow.list_(LONG), [None, [1], [1, 2.5]], r"emitted \[1, 2\.5\] \(list\)"),
+        (WORD, [{"c0": "a"}, {"c0": "a", "c1": 1, "more": 2}], "emitted .*'more'.* no field 'more'"),
+        (WORD, [{"c0": "a", "c1": 1.5}], r"emitted .*'c1': 1\.5"),
     ],
 )
 def test_a_value_of_another_type_is_named(kind: object, column: list[object], told: str) -> None:
@@ -58,6 +65,14 @@ def test_a_value_of_another_type_is_named(kind: object, column: list[object], to
         [*rows_out.batches({WORDS: [column]})]
     with pytest.raises(ValueDoesNotFit, match=told):
         rows_out.check({WORDS: [column]}, set())
+
+
+def test_each_value_within_a_list_is_looked_at_though_lists_have_passed() -> None:
+    rows_out = RowsOut((WORDS,), (("word",),), pyarrow.schema([("c0", pyarrow.list_(LONG))]))
+    fitting: set[tuple[int, int, type]] = set()
+    rows_out.check({WORDS: [[[1]]]}, fitting)
+    with pytest.raises(ValueDoesNotFit, match=r"emitted \[2\.5\]"):
+        rows_out.check({WORDS: [[[2.5]]]}, fitting)
 
 
 def test_a_failed_tuple_is_readable_text() -> None:
