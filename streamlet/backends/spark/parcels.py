@@ -133,7 +133,7 @@ class _Parcel(io.RawIOBase):
 
 def make_unpack(pieces: Sequence[Any], name: str) -> Unpack:
     """Make the function that unpacks an archive as ``name`` on an executor."""
-    # Long: it travels by value, as does what `_make_place` makes, so all that the two need stands inside them.
+    # It travels by value, as does what `_make_place` makes, so all that the two need stands inside them.
     place = _make_place(pieces)
 
     def unpack() -> str:
@@ -156,17 +156,9 @@ def make_unpack(pieces: Sequence[Any], name: str) -> Unpack:
             joined.unlink(missing_ok=True)
             shutil.rmtree(partial, ignore_errors=True)
 
-        def forget() -> None:
-            for piece in pieces:
-                # pyspark would keep each as long as this process lives. Of an encrypted one it has no file to read
-                # again.
-                if hasattr(piece, "_path"):
-                    vars(piece).pop("_value", None)
-
         try:
             with (root / f"{name}.lock").open("w") as lock, contextlib.ExitStack() as after:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # several slots of an executor come at once
-                after.callback(forget)
                 after.callback(clean)
                 if not folder.exists():
                     clean()
@@ -190,9 +182,13 @@ def _make_place(pieces: Sequence[Any]) -> Callable[[Path, Path, Path], None]:
         # For the owner alone, as the files in it may be.
         with os.fdopen(os.open(joined, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             for piece in pieces:
-                file.write(piece.value)
-                if hasattr(piece, "_path"):
-                    vars(piece).pop("_value", None)  # one at a time in memory
+                try:
+                    file.write(piece.value)
+                finally:
+                    # pyspark would keep each as long as this process lives. An encrypted one has no file to be read
+                    # from again.
+                    if hasattr(piece, "_path"):
+                        vars(piece).pop("_value", None)
         with tarfile.open(joined) as archive:
             if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
                 archive.extraction_filter = tarfile.data_filter
