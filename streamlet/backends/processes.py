@@ -128,7 +128,7 @@ class ProcessLauncher:
         ]
 
     def close(self) -> None:
-        _wait_until_ended([process for _, process in self._processes.values()], OWN_END_S)
+        wait_until_ended([process for _, process in self._processes.values()], OWN_END_S)
         for _, process in self._processes.values():
             self._kill(process)
         self._processes.clear()
@@ -157,7 +157,7 @@ def _status(process: subprocess.Popen[bytes]) -> int | None:
     return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
 
 
-def _wait_until_ended(processes: list[subprocess.Popen[bytes]], seconds: float) -> None:
+def wait_until_ended(processes: list[subprocess.Popen[bytes]], seconds: float) -> None:
     """Wait until processes have ended, for so long in all; reap none."""
     deadline = time.monotonic() + seconds
     while any(_status(process) is None for process in processes) and time.monotonic() < deadline:

@@ -18,7 +18,7 @@ import click
 from streamlet.base.errors import BadInput, SettingError, StreamletError
 from streamlet.base.notices import told_if_slow
 from streamlet.cli.dev_topics import standing_cluster
-from streamlet.cli.interrupts import interrupts_to
+from streamlet.cli.interrupts import SAME_S, interrupts_to
 from streamlet.cli.options import client_settings_in_file
 from streamlet.cli.record_format import JsonLines, Lines
 from streamlet.devcluster import resident
@@ -86,6 +86,7 @@ class Reading(ConsumerRebalanceListener):
         self._given_s: float | None = None
         """Since when the group's latest round is over."""
         self.stop: int | None = None
+        self._stopped_s = 0.0
         self.shown = 0
         self.left_out = self._told = False
         """Others of the group hold every partition."""
@@ -133,9 +134,13 @@ class Reading(ConsumerRebalanceListener):
 
     def interrupted(self, number: int, before: Mapping[int, Any]) -> None:
         """End after the records at hand. Runs in the signal's handler."""
-        self.stop = number
-        # The second Ctrl-C ends a poll or a commit that hangs, and the loop that would look at `stop` with it.
-        signal.signal(number, before[number])
+        if self.stop is None:
+            self.stop, self._stopped_s = number, time.monotonic()
+        # A launcher passes on what the terminal has sent us, too. Only a later Ctrl-C ends a poll or a commit that
+        # hangs, and the loop that would look at `stop` with it.
+        elif time.monotonic() - self._stopped_s >= SAME_S:
+            signal.signal(number, before[number])
+            signal.raise_signal(number)
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Commit, so that the next owner goes on after the shown records."""

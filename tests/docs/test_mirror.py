@@ -36,7 +36,6 @@ DECLARATIONS = {
 HELD_BY = {
     "conformance/test_node_store.py": ["coordination/node_store"],
     "docs/test_docs_command.py": ["cli/docs"],
-    "real/backends/spark/test_spark_session.py": ["backends/spark/spark_session"],
     "real/bolts/kafka/test_exactly_once.py": ["kafka/producer/transaction_steps"],
     "real/cli/test_dev_topics.py": ["cli/dev_produce", "cli/dev_topics"],
     "real/cli/test_dlq.py": ["cli/dlq"],

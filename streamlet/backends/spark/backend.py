@@ -57,6 +57,14 @@ CANCEL_S = 5.0
 
 MOST_PROBES = 64
 
+_owner = threading.Lock()
+"""Held by the run of this process that has a session of its own."""
+_TAKEN = (
+    "Another run of this program has started Spark for itself: its session has slots for that run only, and ends with "
+    "it. Wait for that run; or make one session with slots for all runs, and give it to each of them: "
+    "backend=SparkBackend(spark)."
+)
+
 
 class SparkBackend:
     """Workers in slots of Spark executors.
@@ -72,6 +80,7 @@ class SparkBackend:
         if session is not None:
             preflight.check_given(session)
         self._given = session
+        self._own: Session | None = None
         self._debug = debug
 
     def run(self, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
@@ -114,9 +123,13 @@ class SparkBackend:
             return _cancelled_result(started)
         finally:
             session.close()
+            if session is self._own:
+                _owner.release()
 
     def _standing(self, request: RunRequest) -> Session | None:
         """Return the session that is there already. Raises BadInput where another master was asked for."""
+        if self._given is None and _owner.locked():
+            raise BadInput(_TAKEN)
         session = given_session(self._given) if self._given is not None else active_session()
         if session is not None and request.master not in (None, session.master):
             session.close()
@@ -132,9 +145,17 @@ class SparkBackend:
         preflight.check_java(os.environ)
         check_slots(master, request.workers)
         preflight.check_reachable(master)
-        _say(observer, f"Starting Spark on {master.url}")
-        name = f"streamlet {request.topology.name} ({request.file.name})"
-        return open_session(master, name, self._debug, lambda: stop.asked, stop.on_kill, request.workers)
+        # Rule: a session that a run has made is that run's alone. It has the slots for that run, and ends with it.
+        if not _owner.acquire(blocking=False):
+            raise BadInput(_TAKEN)
+        try:
+            _say(observer, f"Starting Spark on {master.url}")
+            name = f"streamlet {request.topology.name} ({request.file.name})"
+            self._own = open_session(master, name, self._debug, lambda: stop.asked, stop.on_kill, request.workers)
+        except BaseException:
+            _owner.release()
+            raise
+        return self._own
 
     def _run(
         self,
@@ -150,26 +171,27 @@ class SparkBackend:
         stop.on_kill(lambda: shutil.rmtree(coordinator.directory, ignore_errors=True))
         run_id, secret = coordinator.run_id, coordinator.secret
         folder = str(Path.cwd()) if session.here else None
-        jobs = SparkJobs(
-            session,
-            archive,
-            run_id,
-            secret,
-            request.topology.name,
-            str(request.file.absolute()),
-            folder,
-            coordinator.certificate,
-            parcels,
-        )
-        stop.on_kill(jobs.kill)
-        host, binds = session.driver_host(), session.bind_host()
-        listens = host if session.here else ""
-        told = host if binds != host else ""
-        launcher = SlotLauncher(jobs, binds, listens, run_id, secret, coordinator.certificate, told)
-        try:
+        # Whatever raises from here on leaves nothing in a session that lives on, and no folder.
+        with contextlib.ExitStack() as after:
+            after.callback(shutil.rmtree, coordinator.directory, ignore_errors=True)
+            jobs = SparkJobs(
+                session,
+                archive,
+                run_id,
+                secret,
+                request.topology.name,
+                str(request.file.absolute()),
+                folder,
+                coordinator.certificate,
+                parcels,
+            )
+            after.callback(jobs.close)
+            stop.on_kill(jobs.kill)
+            host, binds = session.driver_host(), session.bind_host()
+            listens = host if session.here else ""
+            dialled = host if binds != host else ""
+            launcher = SlotLauncher(jobs, binds, listens, run_id, secret, coordinator.certificate, dialled)
             return coordinator.run(launcher)
-        finally:
-            jobs.close()
 
 
 def _with_time_to_unpack(request: RunRequest, parcels: Sent) -> RunRequest:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from streamlet.backends.spark.parcels import NOTHING, Sent
+from streamlet.backends.spark.parcels import NOTHING, Sent, broadcast
 from streamlet.backends.spark.preflight import error_line
 from streamlet.backends.spark.shipping import Slot, make_host
 from streamlet.backends.spark.spark_session import Session
@@ -31,7 +31,7 @@ class SparkJobs:
         self._session = session
         # A broadcast variable, not addPyFile: that cannot be taken back from a session that goes on, breaks the session
         # when the file is deleted, and puts itself on the driver's sys.path.
-        self._archive = session.context.broadcast(archive)
+        self._archive = broadcast(session.context, archive)
         self._run_id = run_id
         self._secret = secret
         self._topology = topology

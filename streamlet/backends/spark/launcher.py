@@ -82,11 +82,11 @@ class SlotLauncher:
         self._cancellers: list[threading.Thread] = []
         self._ended: list[tuple[int, int, str]] = []
         self._closed = threading.Event()
-        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         tls = LinkTls(certificate) if certificate else None
         self._server = LinkServer(
             ("tcp", host, 0), secret, self._check_hello, self._adopt_secured, MAX_CONTROL_FRAME, tls
         )
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.address = (told or self._server.address[1], self._server.address[2])
         self._acceptor = threading.Thread(target=self._accept, name="slots", daemon=True)
         self._acceptor.start()

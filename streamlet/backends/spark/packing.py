@@ -156,8 +156,9 @@ def _write(output: Path, folder: Path, manifest: Manifest) -> None:
                     archive.add(path, str(path.relative_to(folder)), recursive=False, filter=anonymous)
         partial.replace(output)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise BadInput(f"{output} cannot be written: {error.strerror}. Name another file with -o.") from error
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -122,13 +122,21 @@ class _Parcel(io.RawIOBase):
     def _send(self, piece: bytes) -> None:
         self._digest.update(piece)
         try:
-            self.pieces.append(self._context.broadcast(piece))
-        except OSError as error:
+            self.pieces.append(broadcast(self._context, piece))
+        except BadInput:
             self._failed = True
-            raise BadInput(
-                f"What is to be sent to Spark's executors does not fit on the driver ({error.strerror}), which needs "
-                "room for a copy where spark.local.dir is, by default in the folder for temporary files."
-            ) from error
+            raise
+
+
+def broadcast(context: Any, content: bytes) -> Any:
+    """Make a broadcast variable. Raises BadInput where the driver has no room."""
+    try:
+        return context.broadcast(content)
+    except OSError as error:
+        raise BadInput(
+            f"What is to be sent to Spark's executors does not fit on the driver ({error.strerror}), which needs room "
+            "for a copy where spark.local.dir is, by default in the folder for temporary files."
+        ) from error
 
 
 def make_unpack(pieces: Sequence[Any], name: str) -> Unpack:

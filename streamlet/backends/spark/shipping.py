@@ -124,18 +124,21 @@ def make_host(slot: Slot) -> Callable[[Any], Any]:
     # socket of this run meets the next one.
     def host(rows: Any) -> Any:
         import io
+        import os
         import shutil
         import sys
         import tempfile
         import zipfile
         from pathlib import Path
 
-        from pyspark import SparkFiles, TaskContext
+        from pyspark import TaskContext
 
         status, why = 0, "its Python worker died, or its executor"
         if TaskContext.get().attemptNumber() == 0:  # a second attempt is Spark's; a next epoch is ours
             before = list(sys.path)
-            root = Path(SparkFiles.getRootDirectory()).absolute()  # Spark removes it with the executor
+            # The executor's own folder for blocks, as for parcels: Spark removes it with the executor. A slot that is
+            # killed removes nothing itself.
+            root = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0]).absolute()
             unpacked = Path(tempfile.mkdtemp(prefix="streamlet-", dir=root))
             try:
                 try:

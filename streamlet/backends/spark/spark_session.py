@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.backends.folders import spark_folder
+from streamlet.backends.processes import wait_until_ended
 from streamlet.backends.spark.masters import (
     ClusterView,
     Master,
@@ -434,8 +435,8 @@ def _stop(stoppable: Any, process: subprocess.Popen[bytes] | None) -> None:
     if process is not None:
         if process.stdin is not None:
             process.stdin.close()  # the JVM ends when its parent's end of the pipe does
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_S)
+        # Rule: kill the group before the process is reaped. Afterwards its number may be another program's.
+        wait_until_ended([process], STOP_S)
         _kill_group(process)
         process.wait()
 

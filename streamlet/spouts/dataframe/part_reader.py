@@ -55,7 +55,14 @@ class PartReader:
             except (OSError, self._arrow.ArrowException) as error:
                 raise self._unreadable(error) from error
             if batch is not None:
-                self._rows = self._values(batch)
+                try:
+                    self._rows = self._values(batch)
+                except (ValueError, OverflowError, self._arrow.ArrowException) as error:
+                    raise PartsUnreadable(
+                        f"{self._component} cannot read rows {self.row} to {self.row + batch.num_rows - 1} of "
+                        f"{self._path}, for Python has no such value: {str(error).rstrip('.')}. A time must be within "
+                        "the years 1 to 9999, and text be UTF-8: cast or leave out what is not, before it is written."
+                    ) from error
                 return self.take(most)
         self.row += len(taken)
         return taken

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 from collections.abc import Callable
 from typing import cast
 
@@ -10,6 +11,7 @@ import pytest
 
 from streamlet.cli import consume
 from streamlet.cli.consume import Reading, Wanted
+from streamlet.cli.interrupts import interrupts_to
 from streamlet.cli.record_format import Lines
 from streamlet.kafka import Consumer, ConsumerConfig, TopicPartition
 from streamlet.kafka.broker_errors import NotCoordinator
@@ -144,3 +146,14 @@ def test_a_member_that_waits_for_a_partition_says_so_once(
     assert capsys.readouterr().err.splitlines() == [
         "Other members of group 'g' hold every partition of t: waiting until one is given to this one. Ctrl-C ends."
     ]
+
+
+def test_a_ctrl_c_that_a_launcher_passes_on_does_not_break_off_the_last_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = group_reading(Group())
+    with interrupts_to(reading.interrupted):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        assert reading.stop == signal.SIGINT
+        monkeypatch.setattr(consume, "SAME_S", 0.0, raising=False)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)

@@ -120,3 +120,16 @@ def test_of_two_installations_of_one_package_the_first_is_wanted(monkeypatch: py
     found = [SimpleNamespace(metadata={"Name": "tiny"}, version=version) for version in ("2.0", "1.5")]
     monkeypatch.setattr("importlib.metadata.distributions", lambda: found)
     assert list(packing._installed_here()) == ["tiny==2.0"]
+
+
+def test_a_ctrl_c_while_an_archive_is_written_leaves_no_half_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(packing, "_add", interrupted)
+    tiny = str(wheel(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        packing.make_pack(tmp_path / "env.tar.gz", [tiny], [])
+    assert not [*tmp_path.glob("*env.tar.gz*")] and not [*tmp_path.glob(".env.tar.gz*")]

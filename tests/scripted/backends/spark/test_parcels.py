@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from streamlet.backends.spark import parcels
+from streamlet.backends.spark.jobs import SparkJobs
 from streamlet.base.errors import BadInput
 
 
@@ -95,6 +96,12 @@ def unpacked(files: Mapping[str, Path], executor: Path, monkeypatch: pytest.Monk
         assert ready.shared is not None
         folder = Path(ready.shared())
         return {name: folder / place for name, place in ready.places.items()}
+
+
+def test_code_that_does_not_fit_on_the_driver_is_told_in_a_paragraph() -> None:
+    session: Any = SimpleNamespace(context=Context(room=3))
+    with pytest.raises(BadInput, match=r"does not fit on the driver \(No space left on device\)"):
+        SparkJobs(session, b"code", b"run", b"secret", "T", "/t.py", None)
 
 
 def test_of_a_link_comes_what_it_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

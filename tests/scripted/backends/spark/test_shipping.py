@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -113,3 +114,22 @@ def test_a_topology_has_the_name_on_an_executor_that_it_has_here(tmp_path: Path)
     with zipfile.ZipFile(io.BytesIO(shipping.make_archive(project / "topo.py"))) as archive:
         archive.extractall(slot)
     assert place_of(slot / "topology" / "topo.py")[1] == here == "topo"
+
+
+def test_code_is_unpacked_where_spark_removes_it_though_the_slot_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/nowhere")
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: SimpleNamespace(attemptNumber=lambda: 0))
+    seen: list[str] = []
+
+    class Archive:
+        @property
+        def value(self) -> bytes:
+            seen.extend(path.name for path in tmp_path.iterdir())
+            raise OSError("seen")
+
+    slot = shipping.Slot(Archive(), ("127.0.0.1", 1), b"run", b"", 0, 1, str(tmp_path / "topo.py"), None)
+    (told,) = shipping.make_host(slot)(iter(()))
+    assert "could not unpack" in told["why"]
+    assert [name.partition("-")[0] for name in seen] == ["streamlet"] and not [*tmp_path.iterdir()]

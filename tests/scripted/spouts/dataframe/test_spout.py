@@ -14,6 +14,8 @@ from pyarrow import parquet
 
 from streamlet import BadInput, Bolt, RunResult, SettingError, StreamletError, Topology
 from streamlet.spouts.dataframe import DataFrameSpout
+from streamlet.spouts.dataframe.part_folder import PartsUnreadable
+from streamlet.spouts.dataframe.part_reader import PartReader
 from streamlet.spouts.dataframe.parts import MANIFEST, manifest_text
 
 ROWS = 3000
@@ -231,3 +233,13 @@ def test_a_run_may_name_its_folder_and_no_dataframe(tmp_path: Path) -> None:
     assert sorted(seen) == [*range(ROWS)]
     with pytest.raises(BadInput, match="path is a DataFrame"):
         Elsewhere.run(backend="inline", settings={"numbers.path": Frame()})
+
+
+@pytest.mark.parametrize(
+    "values", [pyarrow.array([1 << 58], pyarrow.timestamp("us", "UTC")), pyarrow.array([b"\xff"]).view("string")]
+)
+def test_a_value_that_python_has_not_is_named_with_its_part(tmp_path: Path, values: Any) -> None:
+    parquet.write_table(pyarrow.table({"n": values}), tmp_path / "part-00000-x.parquet")
+    reader = PartReader(tmp_path / "part-00000-x.parquet", ["n"], "numbers")
+    with pytest.raises(PartsUnreadable, match=r"numbers cannot read rows 0 to 0 of .*part-00000-x.*9999.*UTF-8"):
+        reader.take(10)

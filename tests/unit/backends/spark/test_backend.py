@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from streamlet.backends.contract import RunRequest, Stop
 from streamlet.backends.spark import backend
+from streamlet.backends.spark.backend import SparkBackend
 from streamlet.backends.spark.masters import ClusterView, SparkApplication
 from streamlet.backends.spark.parcels import Sent
 from streamlet.backends.spark.spark_session import Executor
@@ -133,3 +136,48 @@ def test_a_slot_on_a_late_executor_has_time_to_unpack() -> None:
     assert backend._with_time_to_unpack(request, Sent()).conf[start] == 30.0
     assert backend._with_time_to_unpack(request, Sent(size=1 << 30)).conf[start] == 30.0 + 512
     assert request.conf[start] == 30.0
+
+
+def test_a_run_beside_one_that_has_made_its_own_session_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its slots are that run's, and it ends with that run."""
+    request = RunRequest(load_topology(FILE), {}, file=FILE, workers=1, master="local[1]")
+    monkeypatch.setattr(backend.preflight, "check_java", lambda environ: None)
+    monkeypatch.setattr(backend, "active_session", lambda: None)
+    closed: list[bool] = []
+    session = SimpleNamespace(close=lambda: closed.append(True), kill=lambda: None, conf=dict, master="local[1]")
+    monkeypatch.setattr(backend, "open_session", lambda *_: session)
+    refused: list[str] = []
+
+    def await_slots(*_: object) -> str:
+        with pytest.raises(BadInput) as caught:
+            SparkBackend()._run_on_session(b"", None, request, Heard(), Stop(), 0.0)  # type: ignore[arg-type]
+        refused.append(str(caught.value))
+        raise backend.Cancelled
+
+    monkeypatch.setattr(backend, "_await_slots", await_slots)
+    for _ in range(2):
+        SparkBackend()._run_on_session(b"", None, request, Heard(), Stop(), 0.0)  # type: ignore[arg-type]
+    assert len(refused) == len(closed) == 2, "the end of a run makes room for the next one"
+    assert "SparkBackend(spark)" in refused[0]
+
+
+def test_a_start_that_fails_leaves_nothing_in_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where nothing can listen at the address that the user has set."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    coordinator = SimpleNamespace(directory=folder, run_id=b"", secret=b"", certificate=b"")
+    closed: list[bool] = []
+    jobs = SimpleNamespace(close=lambda: closed.append(True), kill=lambda: None)
+
+    def launcher(*_: object) -> None:
+        raise OSError("cannot assign requested address")
+
+    monkeypatch.setattr(backend, "RunCoordinator", lambda *_: coordinator)
+    monkeypatch.setattr(backend, "SparkJobs", lambda *_: jobs)
+    monkeypatch.setattr(backend, "SlotLauncher", launcher)
+    start = "streamlet.worker.start.timeout.secs"
+    request = RunRequest(load_topology(FILE), {start: 30.0}, file=FILE, workers=2)
+    session = SimpleNamespace(here=True, driver_host=lambda: "h", bind_host=lambda: "h")
+    with pytest.raises(OSError, match="cannot assign"):
+        SparkBackend()._run(session, b"", Sent(), request, Heard(), Stop())  # type: ignore[arg-type]
+    assert closed == [True] and not folder.exists()
