@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
-from streamlet.backends.outcome import check_end
+from streamlet.backends.outcome import check_end, drained_failure
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
@@ -93,6 +93,7 @@ class InlineBackend:
             try:
                 loop.initialize()
                 loop.activate()
+                loop.ledgers.retires = True
                 reason = self._turn_until_over(loop, request, observer, stop)
                 reason, drained = self._drain(loop, request.conf, reason, stop)
                 left = loop.left_over(settled=True)
@@ -110,6 +111,8 @@ class InlineBackend:
         status = self._status(loop, "ended", left)
         observer.on_status(status)
         result = RunResult(reason, status, drained, left=left)
+        if loop.ledgers.failure is not None:
+            raise drained_failure(loop.ledgers.failure, result, errors, [str(error) for error in raised])
         try:
             return check_end(result, request.topology, errors, [str(error) for error in raised])
         except StreamletError as error:
@@ -125,6 +128,8 @@ class InlineBackend:
             if now - shown >= STATUS_S:
                 shown = now
                 observer.on_status(self._status(loop, "running"))
+            if loop.ledgers.failure is not None:
+                return "failed"
             if stop.asked:
                 return "interrupted"
             if request.seconds is not None and now - self._started >= request.seconds:

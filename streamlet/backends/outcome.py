@@ -121,6 +121,22 @@ def _ticks_text(result: RunResult, errors: Sequence[str]) -> str:
     return f"the last process_tick {who} raised. What it was to write may be missing.{why}"
 
 
+def drained_failure(
+    error: StreamletError, result: RunResult, errors: Sequence[str], raised: Sequence[str]
+) -> RunFailed:
+    """Return the error of a drained run that a spout ended.
+
+    ``errors`` and ``raised`` as for ``check_end``.
+    """
+    more = []
+    if result.left:
+        more.append(f"When the time for its drain was over, {tuples_text(result.left)} were left. {NOBODY_SENDS}")
+    more += [f"Besides, {text}" for text in (_closing_text(raised, result), _ticks_text(result, errors)) if text]
+    failure = RunFailed(" ".join([error.message, *more]), trace=error.trace, result=result)
+    failure.__cause__ = error if error.__cause__ is None else error.__cause__
+    return failure
+
+
 def _closing_text(raised: Sequence[str], result: RunResult) -> str | None:
     """Return what went wrong when components closed; None: nothing."""
     # Many components write what they have when they close. What a `cleanup` was to write is in no tree, so "all trees

@@ -26,7 +26,14 @@ from streamlet.backends.command_listener import CommandListener
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.folders import recreate_if_swept, run_folder
 from streamlet.backends.kernel_records import Memory, killed_for_memory, memory, processor
-from streamlet.backends.outcome import MOST_ERRORS, NOBODY_SENDS, RunFailed, check_end, tuples_text
+from streamlet.backends.outcome import (
+    MOST_ERRORS,
+    NOBODY_SENDS,
+    RunFailed,
+    check_end,
+    drained_failure,
+    tuples_text,
+)
 from streamlet.backends.partition_rows import PartitionRows
 from streamlet.backends.run_certificate import certificate_of
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
@@ -142,6 +149,9 @@ class RunCoordinator:
         self.lost: Counter[str] = Counter()
         """Bolt -> untracked tuples that waited for it in workers that died."""
         self.failure: RunFailed | None = None
+        """An error that ends the run at once."""
+        self.ends_by: RunFailed | None = None
+        """An error that ends it after a drain."""
         self._began: float | None = None
         """When all workers stood for the first time."""
         self.complaints: list[str] = []
@@ -194,7 +204,7 @@ class RunCoordinator:
         finally:
             self._clear()
         if self.failure is not None:
-            raise self.failure
+            raise self.ends_by or self.failure
         for worker, beat in self.beats.items():
             if not self.supervisor.workers[worker].stopped:  # killed, so what it held when it was last heard is left
                 self.left.update(beat.queued)
@@ -203,6 +213,8 @@ class RunCoordinator:
         unclosed = tuple(f"{text}{self._hang_text(worker)}" for worker, text in self.supervisor.unclosed.items())
         reason = self.supervisor.ending or "interrupted"
         result = RunResult(reason, status, self.supervisor.drained, unclosed, left=dict(self.left))
+        if self.ends_by is not None:
+            raise drained_failure(self.ends_by, result, self.complaints, self._close_errors)
         try:
             return check_end(result, self.plan.topology, self.complaints, self._close_errors)
         except StreamletError as error:
@@ -562,7 +574,19 @@ class RunCoordinator:
             self._do(self.supervisor.gone(worker, epoch, why, now))
             return
         status = EXIT_FAILED if self.supervisor.began else failed.status  # a run that began was not refused
-        self.failure = self.failure or RunFailed(failed.message, status, failed.trace)
+        error = RunFailed(failed.message, status, failed.trace)
+        if not failed.drains:
+            self.failure = self.failure or error
+        elif self.ends_by is None:
+            self.ends_by = error
+            drain_s = self.supervisor.drain_if_asked_now_s
+            self._say(
+                "error",
+                f"A spout ends the run. What is under way is worked off first, for at most {drain_s:g} s.",
+                worker,
+                epoch,
+            )
+            self._do(self.supervisor.end("failed", now))
 
     # -- doing -------------------------------------------------------------------------------------------------
 

@@ -56,3 +56,40 @@ class Drained(Topology):
     config = {"drained.results": "", "topology.max.spout.pending": 50}
     numbers = Numbers.spec()
     slow = Slow.spec(inputs=[numbers], par=2)
+
+
+class Fails(Numbers):
+    """Stops the run with an error after so many."""
+
+    def next_tuple(self) -> None:
+        if self.n == 500:
+            raise ConnectionError("its source is gone")
+        super().next_tuple()
+
+    def close(self) -> None:
+        super().close()
+        raise OSError("closed without its source")
+
+
+class Counts(Bolt):
+    """Acks at once, and keeps what it counts until its tick, or its cleanup."""
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.folder, self.n = conf["drained.results"], 0
+
+    def process(self, tup: Tuple) -> None:
+        self.n += 1
+
+    def process_tick(self, tup: Tuple) -> None:
+        note(self.folder, "ticked", self.n)
+        self.n = 0
+
+    def cleanup(self) -> None:
+        note(self.folder, "cleaned", self.n)
+
+
+class Failed(Topology):
+    config = {"drained.results": "", "topology.max.spout.pending": 50}
+    numbers = Fails.spec()
+    ticked = Counts.spec(inputs=[numbers], config={"topology.tick.tuple.freq.secs": 3600.0})
+    kept = Counts.spec(inputs=[numbers])

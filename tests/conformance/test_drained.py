@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamlet.backends.contract import RunRequest, Stop
+from streamlet.base.errors import StreamletError
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
 from tests.conformance.conftest import backend_named
@@ -28,7 +29,7 @@ def lines(folder: Path, name: str) -> list[str]:
 @pytest.mark.parametrize("backend", ["inline", "processes", pytest.param("spark", marks=pytest.mark.spark)])
 def test_a_stop_finishes_what_is_open_and_begins_nothing(backend: str, tmp_path: Path) -> None:
     """Spouts emit no more, every open tree is acked, then bolts clean up and spouts close; nothing failed."""
-    topology = load_topology(FILE)
+    topology = load_topology(FILE, "Drained")
     conf = resolve(topology.config, {"drained.results": str(tmp_path)})
     request = RunRequest(topology, conf, file=FILE, attribute="Drained", workers=2, seconds=PATIENCE_S)
     stop, open_then = Stop(), [0]
@@ -52,6 +53,23 @@ def test_a_stop_finishes_what_is_open_and_begins_nothing(backend: str, tmp_path:
     assert Counter(lines(tmp_path, "done")) == Counter(lines(tmp_path, "acked")) == Counter(emitted)
     assert emitted == [str(n) for n in range(len(emitted))]
     assert len(lines(tmp_path, "cleaned")) == 2 and len(lines(tmp_path, "closed")) == 1
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_run_that_a_spout_ends_by_an_error_drains_first(backend: str, tmp_path: Path) -> None:
+    """Its bolts are whole: what they keep of acked tuples is written at their last tick, and in their cleanup."""
+    topology = load_topology(FILE, "Failed")
+    conf = resolve(topology.config, {"drained.results": str(tmp_path)})
+    request = RunRequest(topology, conf, file=FILE, attribute="Failed", workers=2, seconds=PATIENCE_S)
+    watcher = Watcher()
+    with pytest.raises(StreamletError, match=r"ConnectionError in next_tuple .*its source is gone") as caught:
+        backend_named(backend).run(request, watcher, Stop())
+    assert caught.value.exit_status == 1 and "closed without its source" not in caught.value.message
+    assert Counter(lines(tmp_path, "acked")) == Counter(str(n) for n in range(500))
+    assert lines(tmp_path, "ticked") == ["500"]
+    assert sorted(lines(tmp_path, "cleaned")) == ["0", "500"] and len(lines(tmp_path, "closed")) == 1
+    result = caught.value.result  # type: ignore[attr-defined]
+    assert (result.reason, result.status.state, result.status.pending) == ("failed", "ended", 0)
 
 
 @pytest.mark.parametrize("backend", ["inline", "processes", pytest.param("spark", marks=pytest.mark.spark)])

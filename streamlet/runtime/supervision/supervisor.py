@@ -406,7 +406,7 @@ class Supervisor:
         worker.wait_s, worker.call_s = wait_s, call_s
         # Rule: a drain at the end of a run's time is made longer by what is found to wait in it. What was emitted just
         # before the end is in no worker's news yet. After Ctrl-C the time is kept: it was told to the user.
-        if wait_s <= 0 or self.ending != "time" or self._stopping or self.limits.drain_s is not None:
+        if wait_s <= 0 or self.ending not in ("time", "failed") or self._stopping or self.limits.drain_s is not None:
             return []
         # Only while tuples are processed: a bolt that stands still would keep the run up to the message time-out.
         before, self._processed = self._processed, self._processed_by_all()

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from streamlet.base.clock import Clock
-from streamlet.base.errors import hurts_one_tuple
+from streamlet.base.errors import StreamletError, hurts_one_tuple
 from streamlet.components.spout import FailReason, FailureCause
 from streamlet.model.plan import Plan
 from streamlet.runtime.tasks.emitter import Outgoing, Run
@@ -22,6 +22,13 @@ from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import spout_failed
 from streamlet.tracking.roots import owner_task
 from streamlet.tracking.shared_roots import Root, spread
+
+_ASKED = frozenset(
+    {"next_tuple", "may_send", "on_timer", "on_drain", "kept_bytes", "activate", "deactivate", "pause_parts", "emit"}
+)
+"""Calls that a spout may be spared."""
+_HEARD = frozenset({"ack", "fail"})
+"""Calls that tell it how its trees end."""
 
 
 class Ledgers:
@@ -42,6 +49,10 @@ class Ledgers:
         causes: FailureCauses | None = None,
     ) -> None:
         self.spouts: dict[int, SpoutTask] = {}
+        self.retires = False
+        """Whether a spout that raises is retired, and the turn goes on: then ``failure`` must be looked at after it."""
+        self.failure: StreamletError | None = None
+        """The first error that retired a spout."""
         self._plan = plan
         self._clock = clock
         self._acks = acks
@@ -195,7 +206,12 @@ class Ledgers:
         return self.guard(spout, "lasting_id", partial(spout.spout.lasting_id, tup_id))
 
     def guard(self, spout: SpoutTask, where: str, act: Callable[[], Any]) -> Any:
-        """Call into a spout. Raises its own StreamletError, or ComponentFailed."""
+        """Call into a spout. Raises its own StreamletError, or ComponentFailed.
+
+        A spout that is retired by its error is asked for nothing more, and hears only how its trees end.
+        """
+        if spout.retired and where in _ASKED:
+            return None
         self._in_hand.note_call(spout.task_id, where, self._clock.monotonic())
         try:
             return act()
@@ -203,6 +219,12 @@ class Ledgers:
             if not hurts_one_tuple(error):
                 raise
             name = self._plan.tasks[spout.task_id - 1].component
-            raise spout_failed(name, spout.task_id, where, error, getattr(spout.spout, where, None)) from error
+            failure = spout_failed(name, spout.task_id, where, error, getattr(spout.spout, where, None))
+            if not self.retires or where not in _ASKED | _HEARD:
+                raise failure from error
+            failure.__cause__ = None if failure is error else error
+            self.failure = self.failure or failure
+            spout.retired, spout.active = True, False
+            return None
         finally:
             self._in_hand.clear()

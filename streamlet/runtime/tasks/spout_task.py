@@ -114,6 +114,8 @@ class SpoutTask:
         self.active = False
         self.paused = False
         """Whether somebody asked that it emits nothing: see ``WorkerLoop.pause_parts``."""
+        self.retired = False
+        """Whether it has raised, and is asked for nothing more; what it has open is finished."""
         self._epoch_roots: set[int] = set()
         """Open trees of tuples about epochs."""
         self._epoch_emits = 0

@@ -259,7 +259,7 @@ class WorkerLoop:
 
     def _set_active(self) -> None:
         for spout in self.spouts.values():
-            spout.active = not (self.paused or spout.paused)
+            spout.active = not (self.paused or spout.paused or spout.retired)
 
     def activate(self) -> None:
         """Let the first tuples flow."""
@@ -358,15 +358,18 @@ class WorkerLoop:
         self._refuse_calls(object, "after the run had closed. It was not taken.")
         spouts = [(live.plan.task_id, live.run) for live in self.tasks.values() if isinstance(live.run, SpoutTask)]
         # All spouts begin to close before the first one is closed: what they give up goes side by side.
-        acts += [(task, "deactivate", run.spout.deactivate) for task, run in spouts if clean and not run.paused]
+        active = [(task, run) for task, run in spouts if clean and not (run.paused or run.retired)]
+        acts += [(task, "deactivate", run.spout.deactivate) for task, run in active]
         acts += [(task, "begin_close", run.spout.begin_close) for task, run in spouts if clean]
         acts += [(task, "close", run.spout.close) for task, run in spouts]
         for task, name, act in acts:
             self.shared.in_hand.note_call(task, name, self.clock.monotonic())
+            run = self.tasks[task].run
             try:
                 act()
             except BaseException as error:  # noqa: BLE001 - every component gets its turn, whatever another does
-                raised.append(could_not_close(self._component_of(task), task, name, error, act))
+                if not (isinstance(run, SpoutTask) and run.retired):  # its first reason counts
+                    raised.append(could_not_close(self._component_of(task), task, name, error, act))
         self.shared.in_hand.clear()
         self.links.close()
         self.selector.close()
@@ -661,7 +664,7 @@ class WorkerLoop:
             self._announce_full(self._full)
 
     def finish_open_trees(self) -> None:
-        """Finish the open trees after a spout stopped the run.
+        """Finish the open trees after an error that ends the worker.
 
         They may still be acked, and then committed by ``close``; unacked, those records would be read again.
         """

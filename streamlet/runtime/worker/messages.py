@@ -348,12 +348,13 @@ class LinkLost:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The worker cannot go on."""
+    """The worker cannot go on; ``drains``: a spout of it cannot, and all others can."""
 
     message: Text
     status: Natural
     trace: Text
     retriable: Flag
+    drains: Flag = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,9 +255,14 @@ class Worker:
     def _turn(self) -> None:
         assert self.collector is not None
         loop, collect_if_due, sleep_s = self.loop, self.collector.collect_if_due, 0.0
+        reported = False
         while not loop.stopped:
             sleep_s = loop.turn(sleep_s)
             collect_if_due()
+            failure = loop.ledgers.failure
+            if failure is not None and not reported:
+                reported = True
+                self._report_failed(failure, failure.exit_status, drains=True)
             # Only a worker that is about to sleep can have come to an end. The turns of a busy one do not count open
             # trees.
             if sleep_s > 0:
@@ -297,10 +302,10 @@ class Worker:
             call_s=call_s,
         )
 
-    def _report_failed(self, error: Exception, status: int) -> None:
+    def _report_failed(self, error: Exception, status: int, *, drains: bool = False) -> None:
         message = str(error) if isinstance(error, StreamletError) else self._bug(error)
         trace = "".join(traceback.format_exception(error))
-        self.channel.try_send(messages.Failed(message, status, trace, _retriable(error)))
+        self.channel.try_send(messages.Failed(message, status, trace, _retriable(error), drains))
 
     def _failed(self, error: Exception, status: int) -> int:
         # Reported first: a `cleanup` that hangs must not keep the reason from the user.
@@ -453,6 +458,9 @@ class Worker:
         self.loop.recovered()
         if not self.loop.activated:
             self.loop.activate()
+            # Rule: an error of a spout ends a run as Ctrl-C does, with a drain. Bolts are whole, and what they keep of
+            # acked tuples until their next tick or their cleanup is nowhere else.
+            self.loop.ledgers.retires = True
         # The state is sent once more: a spout that was done before all were up has said so when the coordinator could
         # not use it, since it minds an end only while the run is whole.
         self.reported = None

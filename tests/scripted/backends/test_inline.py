@@ -11,7 +11,7 @@ from streamlet import BadInput, Batch, Bolt, Grouping, ReliableSpout, Spout, Top
 from streamlet.backends import inline
 from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.inline import InlineBackend
-from streamlet.backends.outcome import TreesFailed, TuplesLeft
+from streamlet.backends.outcome import RunFailed, TreesFailed, TuplesLeft
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import StreamletError
 from streamlet.model.settings import resolve
@@ -286,8 +286,9 @@ class Poison(Topology):
 def test_what_was_emitted_before_a_poison_stop_is_finished() -> None:
     """As in worker processes: the last commit says what was done, and the reason that is told is the first."""
     Poisoned.closed_with.clear()
-    with pytest.raises(BadInput, match="cannot be processed"):
+    with pytest.raises(RunFailed, match="cannot be processed") as caught:
         run(Poison.__topology__)
+    assert isinstance(caught.value.__cause__, BadInput)
     assert Poisoned.closed_with == [set()] and sum(Count.counts.values()) == 5
 
 

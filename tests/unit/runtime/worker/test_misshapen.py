@@ -49,7 +49,7 @@ GOOD: list[dict[str, Any]] = [
     },
     {"t": "complaint", "text": "it raised"},
     {"t": "link_lost", "worker": 1, "epoch": 1, "version": 2, "why": "the peer closed it"},
-    {"t": "failed", "message": "no", "status": 1, "trace": "", "retriable": False},
+    {"t": "failed", "message": "no", "status": 1, "trace": "", "retriable": False, "drains": False},
     {"t": "unlinked", "worker": 1, "why": "it did not answer"},
     {"t": "stopped", "errors": ["ValueError: no"], "left": {"count": 3}, "traces": []},
 ]
