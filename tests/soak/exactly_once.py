@@ -4,8 +4,9 @@
 
 Faults in random order: kill -9 of a worker, a worker that stands still (for longer than a transaction may last, or
 than it is waited for), kill -9 of the whole run, of its coordinator alone, of a broker, a broker that stands still. A
-bolt fails now and then. In the end librdkafka reads the committed records: exactly the function of the input, each
-once. Ends with 1 if not, and says the seed. With ``--delivery at-least-once`` it must find some twice.
+bolt fails now and then, and one record in 250 goes to the dead letters. In the end librdkafka reads the committed
+records: exactly the function of the input, each once, or its letter, once. Ends with 1 if not, and says the seed. With
+``--delivery at-least-once`` it must find some twice.
 """
 
 from __future__ import annotations
@@ -41,12 +42,20 @@ def here(context):
     with open(f"pid.{context.worker}", "w") as file:
         file.write(str(os.getpid()))
 
+def decoded(record):
+    if int(record.value) % 500 == 7:
+        raise ValueError("poison")
+    return [[record.value.decode()]]
+
 class Number(Bolt):
     outputs = ["number"]
     def initialize(self, conf, context):
         here(context)
     def process_batch(self, batch: Batch):
         self.emit_many([[int(line)] for line in batch.values()])
+        for tup in batch.tuples:
+            if int(tup.values[0]) % 500 == 13:
+                self.dead_letter(tup, "poison")
 
 class Ends(Bolt):
     outputs = ["number", "end"]
@@ -66,13 +75,19 @@ class Line(Bolt):
 class Copied(Topology):
     config = {"topology.delivery": "DELIVERY", "streamlet.worker.restarts.max": 1000}
     lines = KafkaSpout.spec(config=SpoutConfig(
-        KafkaHosts("SERVERS"), "lines", id="copy", retry_initial_delay_ms=20, start_timeout_ms=120000
-    ), par=2)
+        KafkaHosts("SERVERS"), "lines", id="copy", retry_initial_delay_ms=20, start_timeout_ms=120000, scheme=decoded,
+        on_poison="dead-letter", dead_letter_topic="dead"
+    ), par=2, outputs=["line"])
     number = Number.spec(inputs=[lines], par=2)
     ends = Ends.spec(inputs={number: Grouping.fields("number")}, par=2)
     line = Line.spec(inputs=[ends], par=3)
     out = KafkaBolt.spec(inputs=[line], hosts="SERVERS", topic="copy", transaction_timeout_ms=10000)
 """
+
+
+def is_poison(number: int) -> bool:
+    """Whether a number goes to the dead letters: undecodable, or sent there by a bolt."""
+    return number % 500 in (7, 13)
 
 
 class Soak:
@@ -82,7 +97,7 @@ class Soak:
         self.cluster, self.folder, self.records, self.chance = cluster, folder, records, chance
         text = FILE.replace("SERVERS", cluster.bootstrap_servers).replace("DELIVERY", delivery)
         (folder / "copied.py").write_text(text)
-        for topic in ("lines", "copy"):
+        for topic in ("lines", "copy", "dead"):
             cluster.create_topic(topic, PARTITIONS, 3)
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20})
         for number in range(records):
@@ -171,12 +186,15 @@ class Soak:
                 return f"broker {broker} stood still for 8 s"
 
     def play(self, faults: int) -> Counter[bytes | None]:
-        """Do them all, wait for the end, and return the committed records of the copy."""
+        """Do them all, wait for the end, and return the committed records of the copy and the dead letters."""
         for number in range(faults):
             self.until_written((number + 1) * 2 * self.records // (faults + 1))
             print(f"  {number + 1}: {self.fault()}, at {self.written()} records", flush=True)
         self.until_written(1 << 62)
-        return Counter(row.value for row in read_back(self.cluster, "copy", 2 * self.records, within_s=600))
+        poison = sum(map(is_poison, range(self.records)))
+        good = read_back(self.cluster, "copy", 2 * (self.records - poison), within_s=600)
+        dead = read_back(self.cluster, "dead", poison, within_s=600)
+        return Counter(row.value for row in good) + Counter(b"dead %b" % (row.value or b"") for row in dead)
 
     def close(self) -> None:
         self.run.end()
@@ -203,7 +221,9 @@ def main() -> int:
             raise
         finally:
             soak.close()
-    truth = Counter(b"%07d %b" % (number, end) for number in range(asked.records) for end in (b"a", b"b"))
+    numbers = range(asked.records)
+    truth = Counter(b"%07d %b" % (number, end) for number in numbers if not is_poison(number) for end in (b"a", b"b"))
+    truth += Counter(b"dead %d" % number for number in numbers if is_poison(number))
     missing, twice = (truth - found).total(), (found - truth).total()
     print(f"{found.total()} records, {missing} missing, {twice} too many, {time.monotonic() - began:.0f} s")
     wanted = twice > 0 if asked.delivery == "at-least-once" else twice == 0

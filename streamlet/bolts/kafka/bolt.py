@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Unpack
 
@@ -193,7 +194,7 @@ class KafkaBolt(Bolt):
                 config.where,
                 context.clock,
                 place,
-                self._wake,
+                _let_go(self._wake),
                 self._write,
                 self._drop,
                 self.ack,
@@ -400,6 +401,20 @@ class KafkaBolt(Bolt):
             told.message = text
         told.args = (text,)
         return told
+
+
+def _let_go(wake: Callable[[], None]) -> Callable[[], None]:
+    """Return a call of a method that does not keep its object."""
+    # Rule: a producer's thread keeps no bolt. One that its worker has dropped would keep the producer in turn, with its
+    # transaction open: readers wait for it, and so does the end of the process.
+    kept = weakref.WeakMethod(wake)
+
+    def called() -> None:
+        found = kept()
+        if found is not None:
+            found()
+
+    return called
 
 
 class RecordFailed(StreamletError):
