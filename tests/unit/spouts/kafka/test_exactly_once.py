@@ -229,6 +229,22 @@ def test_a_letter_counts_when_it_is_committed_and_one_of_an_attempt_that_failed_
     assert rig.read_all() == [5, 6, 7, 8, 9] and given_up(rig) == (1, 1)
 
 
+def test_a_letter_that_was_aborted_does_not_count_where_its_record_is_good_the_second_time() -> None:
+    """A scheme may decode a record that it could not decode before."""
+    rig = Rig()
+    rig.scheme = type("Fails", (), {"deserialize": staticmethod(lambda record: 1 / 0)})()
+    rig.reopen()
+    assert rig.read_all() == [] and len(rig.write_letters()) == 10
+    rig.it.attempt.lost(rig.now)
+    rig.scheme = StringScheme()
+    rig.begin()
+    assert rig.read_all() == [*range(10)]
+    rig.it.attempt.lost(rig.now)
+    rig.committed = 10
+    rig.begin()
+    assert given_up(rig) == (0, 0)
+
+
 def test_a_letter_that_was_not_written_ends_the_attempt_and_blames_no_record() -> None:
     rig = Rig()
     rig.read_all()
