@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from streamlet.devcluster import DevCluster
-from streamlet.kafka import Producer
-from streamlet.kafka.producer.errors import ProducerFenced
+from streamlet.kafka import Admin, Producer
+from streamlet.kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
+    UserScramCredentialUpsertion,
+)
+from streamlet.kafka.producer.errors import ProducerFenced, TransactionFailed
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.spark.epochs import Epoch, EpochOutcome, PlanChanged, check_plan, write_epoch
+from tests.patience import PATIENCE_S
 from tests.real.spark.topics import rows_of
 
 FIRST = Epoch("p", "query", "run-1", 0, 0)
 
 
-def tried(cluster: DevCluster, topic: str, epoch: Epoch, values: list[bytes], fail: bool = False) -> EpochOutcome:
+def tried(
+    cluster: DevCluster, topic: str, epoch: Epoch, values: list[bytes], fail: bool = False, **user: str
+) -> EpochOutcome:
     """One try of an epoch; ``fail``: the executor's task ends in the middle."""
     epoch = replace(epoch, query=topic)
 
@@ -28,7 +41,8 @@ def tried(cluster: DevCluster, topic: str, epoch: Epoch, values: list[bytes], fa
             raise RuntimeError("the task fails")
         return topic, len(values)
 
-    with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=epoch.own) as producer:
+    settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, **user}
+    with Producer(transactional_id=epoch.own, **settings) as producer:
         return write_epoch(epoch, producer, send_all, lambda: len(values))
 
 
@@ -97,3 +111,35 @@ def test_a_partition_that_the_plan_no_longer_has_is_found_by_its_marker(
     check_plan(0, topic, {0, 1}, "p", ProducerConfig.of(settings))
     with pytest.raises(PlanChanged, match=r"than the 1 that have some now.*1 of its rows may be in the topic twice"):
         check_plan(0, topic, {0}, "p", ProducerConfig.of(settings))
+
+
+def test_a_user_who_may_write_a_topic_and_not_read_it_can_store_no_marker(
+    kafka4: DevCluster, make_topic: Callable[..., str], topic_name: Callable[[], str]
+) -> None:
+    """A marker is an offset of that topic, and brokers ask for READ where an offset is stored."""
+    topic, user = make_topic(kafka4), topic_name()
+    everybody = AclBinding(AclResourceType.TOPIC, topic, "User:*", AclOperation.ALL)
+    no_read = AclBinding(AclResourceType.TOPIC, topic, f"User:{user}", AclOperation.READ, AclPermissionType.DENY)
+    secure = {
+        "bootstrap_servers": kafka4.secure_servers("SASL_PLAINTEXT"),
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_plain_username": user,
+        "sasl_plain_password": "pw",
+    }
+    with Admin(bootstrap_servers=kafka4.bootstrap_servers) as admin:
+        admin.alter_user_scram_credentials(UserScramCredentialUpsertion(user, "pw", "SCRAM-SHA-256"))
+        admin.create_acls([everybody, no_read])
+        deadline = time.monotonic() + PATIENCE_S  # brokers take both over a moment after they are acknowledged
+        while user not in admin.describe_user_scram_credentials() or no_read not in admin.describe_acls():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        with pytest.raises(TransactionFailed, match="TopicAuthorizationFailed"):
+            tried(kafka4, topic, FIRST, [b"a"], **secure)
+        assert written(kafka4, topic) == []
+        admin.delete_acls(AclBindingFilter(resource_name=topic, principal=f"User:{user}"))
+        while no_read in admin.describe_acls():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert tried(kafka4, topic, FIRST, [b"a"], **secure) == EpochOutcome(1)
+    assert written(kafka4, topic) == [b"a"]
