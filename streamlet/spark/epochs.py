@@ -53,17 +53,17 @@ class Epoch:
 class Marker:
     """What a group's offset says: the last epoch written, its rows, and the run that wrote it.
 
-    ``again``: another run had begun that epoch before.
+    ``begun_before``: another run had begun that epoch before.
     """
 
     number: int
     rows: int
     run: str
-    again: bool = False
+    begun_before: bool = False
 
     def row(self) -> OffsetAndMetadata:
         """Return it as an offset to store."""
-        return OffsetAndMetadata(self.number + 1, metadata=f"{self.rows} {self.run}{_AGAIN * self.again}")
+        return OffsetAndMetadata(self.number + 1, metadata=f"{self.rows} {self.run}{_AGAIN * self.begun_before}")
 
     @classmethod
     def of(cls, row: OffsetAndMetadata) -> Marker:
@@ -81,7 +81,7 @@ class EpochOutcome:
     """What one task did: rows, and whether another run of the query had written in this epoch already."""
 
     rows: int
-    again: bool = False
+    begun_before: bool = False
 
 
 def write_epoch(
@@ -101,16 +101,16 @@ def write_epoch(
         common = markers.committed(epoch.common)
     finally:
         markers.close()
-    again = common is not None and common.number == epoch.number and common.run != epoch.run
+    begun_before = common is not None and common.number == epoch.number and common.run != epoch.run
     if mine is not None and mine.number >= epoch.number:
         check_rows(epoch, mine, count())
         # Rule: what this run has written says itself that the epoch was begun before. By now the common marker is this
         # run's, and the task that saw the old one may have died before it told the driver.
-        return EpochOutcome(mine.rows, again or mine.again)
+        return EpochOutcome(mine.rows, begun_before or mine.begun_before)
     producer.begin_transaction()
     try:
         topic, rows = send_all(producer)
-        marker = {TopicPartition(topic, 0): Marker(epoch.number, rows, epoch.run, again).row()}
+        marker = {TopicPartition(topic, 0): Marker(epoch.number, rows, epoch.run, begun_before).row()}
         producer.send_offsets_to_transaction(marker, epoch.own)
         producer.send_offsets_to_transaction(marker, epoch.common)
     except BaseException:
@@ -118,7 +118,7 @@ def write_epoch(
             producer.abort_transaction()
         raise
     producer.commit_transaction()
-    return EpochOutcome(rows, again)
+    return EpochOutcome(rows, begun_before)
 
 
 def check_rows(epoch: Epoch, mine: Marker, rows: int) -> None:

@@ -75,7 +75,7 @@ class Written(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not type
     """What a task did; travels to the driver."""
 
     rows: int
-    again: bool = False
+    begun_before: bool = False
     query: str = ""
     partition: int = -1
 
@@ -116,7 +116,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
                 lambda producer: send_all(producer, batches, self._columns),
                 lambda: sum(batch.num_rows for batch in batches),
             )
-        return Written(done.rows, done.again, epoch.query, epoch.partition)
+        return Written(done.rows, done.begun_before, epoch.query, epoch.partition)
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Refuse an epoch begun before with rows in other partitions.
@@ -126,7 +126,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
         # A task without rows asks nobody: most shuffle partitions are empty. The driver looks at the markers of all of
         # them, and only for an epoch that was begun before.
         told = [message for message in messages if message is not None]
-        if any(message.again for message in told):
+        if any(message.begun_before for message in told):
             written = {message.partition for message in told if message.rows}
             settings = ProducerConfig.of(self._options.client)
             check_plan(batchId, told[0].query, written, self._options.prefix, settings)

@@ -95,12 +95,12 @@ class SparkBackend:
         check_certificates(request.conf)  # before Spark starts, which takes its time
         named = request.conf["streamlet.spark.archive"]
         pack = None if named is None else read_pack(Path(named))
-        archive = make_archive(request.file)
+        code_zip = make_archive(request.file)
         with _quiet_py4j():
-            return self._run_on_session(archive, pack, request, observer, stop, started)
+            return self._run_on_session(code_zip, pack, request, observer, stop, started)
 
     def _run_on_session(
-        self, archive: bytes, pack: Pack | None, request: RunRequest, observer: Observer, stop: Stop, started: float
+        self, code_zip: bytes, pack: Pack | None, request: RunRequest, observer: Observer, stop: Stop, started: float
     ) -> RunResult:
         try:
             session = self._standing(request) or self._start(request, observer, stop)
@@ -118,7 +118,7 @@ class SparkBackend:
                 took = time.monotonic() - started
                 also = "" if pack is None else f" and the archive {pack}"
                 _say(observer, f"Spark is up after {took:.0f} s on {session.master}, with {found}{also}")
-                return self._run(session, archive, parcels, request, observer, stop)
+                return self._run(session, code_zip, parcels, request, observer, stop)
         except Cancelled:
             return _cancelled_result(started)
         finally:
@@ -160,7 +160,7 @@ class SparkBackend:
     def _run(
         self,
         session: Session,
-        archive: bytes,
+        code_zip: bytes,
         parcels: Sent,
         request: RunRequest,
         observer: Observer,
@@ -176,21 +176,21 @@ class SparkBackend:
             after.callback(shutil.rmtree, coordinator.directory, ignore_errors=True)
             jobs = SparkJobs(
                 session,
-                archive,
-                run_id,
-                secret,
-                request.topology.name,
-                str(request.file.absolute()),
-                folder,
-                coordinator.certificate,
-                parcels,
+                code_zip,
+                run_id=run_id,
+                secret=secret,
+                topology=request.topology.name,
+                file=str(request.file.absolute()),
+                folder=folder,
+                certificate=coordinator.certificate,
+                sent=parcels,
             )
             after.callback(jobs.close)
             stop.on_kill(jobs.kill)
             host, binds = session.driver_host(), session.bind_host()
             listens = host if session.here else ""
-            dialled = host if binds != host else ""
-            launcher = SlotLauncher(jobs, binds, listens, run_id, secret, coordinator.certificate, dialled)
+            dialled_host = host if binds != host else ""
+            launcher = SlotLauncher(jobs, binds, listens, run_id, secret, coordinator.certificate, dialled_host)
             return coordinator.run(launcher)
 
 

@@ -14,12 +14,13 @@ from streamlet.backends.spark.spark_session import Session
 
 
 class SparkJobs:
-    """Slots as Spark jobs; see ``launcher.Jobs``. ``close`` takes the archive back from the executors."""
+    """Slots as Spark jobs; see ``launcher.Jobs``. ``close`` takes the code back from the executors."""
 
     def __init__(
         self,
         session: Session,
-        archive: bytes,
+        code_zip: bytes,
+        *,
         run_id: bytes,
         secret: bytes,
         topology: str,
@@ -31,7 +32,7 @@ class SparkJobs:
         self._session = session
         # A broadcast variable, not addPyFile: that cannot be taken back from a session that goes on, breaks the session
         # when the file is deleted, and puts itself on the driver's sys.path.
-        self._archive = broadcast(session.context, archive)
+        self._code_zip = broadcast(session.context, code_zip)
         self._run_id = run_id
         self._secret = secret
         self._topology = topology
@@ -46,9 +47,18 @@ class SparkJobs:
         return f"streamlet-{self._run_id.hex()}-{worker}.{epoch}"
 
     def run(self, worker: int, epoch: int, address: tuple[str, int]) -> str:
-        private = self._run_id, self._secret
-        place = self._file, self._folder
-        slot = Slot(self._archive, address, *private, worker, epoch, *place, self._certificate, self._sent)
+        slot = Slot(
+            self._code_zip,
+            address,
+            run_id=self._run_id,
+            secret=self._secret,
+            worker=worker,
+            epoch=epoch,
+            file=self._file,
+            folder=self._folder,
+            certificate=self._certificate,
+            sent=self._sent,
+        )
         host = make_host(slot)
         group = self._group(worker, epoch)
         description = f"streamlet {self._topology}: worker {worker}, epoch {epoch}"
@@ -85,9 +95,9 @@ class SparkJobs:
         return spark_thread(target, name)
 
     def close(self) -> None:
-        """Free the archive."""
+        """Free the code on the executors."""
         if self._session.alive():
-            self._archive.destroy()
+            self._code_zip.destroy()
 
 
 def run_tasks(session: Session, task: Any, count: int, group: str, description: str) -> list[Any]:

@@ -70,9 +70,9 @@ class SlotLauncher:
         run_id: bytes,
         secret: bytes,
         certificate: bytes = b"",
-        told: str = "",
+        dialled_host: str = "",
     ) -> None:
-        """Listen at ``host``; ``told``: the name of it that slots dial, where that is another."""
+        """Listen at ``host``; ``dialled_host``: where slots dial, if elsewhere."""
         self.listen_host = listen_host
         self._jobs = jobs
         self._run_id = run_id
@@ -87,7 +87,7 @@ class SlotLauncher:
             ("tcp", host, 0), secret, self._check_hello, self._adopt_secured, MAX_CONTROL_FRAME, tls
         )
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self.address = (told or self._server.address[1], self._server.address[2])
+        self.address = (dialled_host or self._server.address[1], self._server.address[2])
         self._acceptor = threading.Thread(target=self._accept, name="slots", daemon=True)
         self._acceptor.start()
 

@@ -78,12 +78,12 @@ def _neighbours(file: Path) -> Iterator[tuple[Path, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Everything that a slot's task needs. Plain data but for ``archive``, a broadcast variable.
+    """Everything that a slot's task needs. Plain data but for ``code_zip``, a broadcast variable.
 
     Secret and certificate are here and nowhere else: not in Spark's configuration, environment, descriptions or logs.
     """
 
-    archive: Any
+    code_zip: Any
     address: tuple[str, int]
     run_id: bytes
     secret: bytes
@@ -105,7 +105,7 @@ def make_host(slot: Slot) -> Callable[[Any], Any]:
     It travels by value, with plain data: streamlet is not there yet. It never raises for an expected ending.
     """
     # Long: `host` travels by value, so all that it needs stands inside it.
-    archive, library, topology = slot.archive, LIBRARY, TOPOLOGY
+    code_zip, library, topology = slot.code_zip, LIBRARY, TOPOLOGY
     packages, shared, places = slot.sent.packages, slot.sent.shared, dict(slot.sent.places)
     root, _ = place_of(Path(slot.file))
     facts: dict[str, Any] = {
@@ -142,7 +142,7 @@ def make_host(slot: Slot) -> Callable[[Any], Any]:
             unpacked = Path(tempfile.mkdtemp(prefix="streamlet-", dir=root))
             try:
                 try:
-                    zipfile.ZipFile(io.BytesIO(archive.value)).extractall(unpacked)
+                    zipfile.ZipFile(io.BytesIO(code_zip.value)).extractall(unpacked)
                     installed = None if packages is None else packages()
                     there = Path("" if shared is None else shared())
                 except Exception as error:  # noqa: BLE001 - the disk, the archive, what Spark brought of it

@@ -54,7 +54,7 @@ def test_a_second_try_finds_the_marker_and_writes_nothing(kafka4: DevCluster, ma
     topic = make_topic(kafka4)
     assert tried(kafka4, topic, FIRST, [b"a", b"b"]) == EpochOutcome(2)
     assert tried(kafka4, topic, FIRST, [b"a", b"b"]) == EpochOutcome(2)
-    assert tried(kafka4, topic, replace(FIRST, run="run-2"), [b"a", b"b"]) == EpochOutcome(2, again=True)
+    assert tried(kafka4, topic, replace(FIRST, run="run-2"), [b"a", b"b"]) == EpochOutcome(2, begun_before=True)
     assert tried(kafka4, topic, replace(FIRST, number=1), [b"c"]) == EpochOutcome(1)
     assert written(kafka4, topic) == [b"a", b"b", b"c"]
 
@@ -106,7 +106,7 @@ def test_a_partition_that_the_plan_no_longer_has_is_found_by_its_marker(
     topic = make_topic(kafka4)
     tried(kafka4, topic, replace(FIRST, partition=1), [b"b"])
     done = tried(kafka4, topic, replace(FIRST, run="run-2"), [b"a", b"b"])
-    assert done.again
+    assert done.begun_before
     settings = {"bootstrap_servers": kafka4.bootstrap_servers}
     check_plan(0, topic, {0, 1}, "p", ProducerConfig.of(settings))
     with pytest.raises(PlanChanged, match=r"than the 1 that have some now.*1 of its rows may be in the topic twice"):

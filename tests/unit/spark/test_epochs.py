@@ -126,9 +126,9 @@ def test_a_task_that_is_tried_again_still_tells_that_another_run_had_begun(monke
     producer: Any = Transactions()
     stored: list[Any] = []
     producer.send_offsets_to_transaction = lambda offsets, group: stored.append((group, *offsets.values()))
-    assert write_epoch(EPOCH, producer, lambda _: ("t", 5), lambda: 5) == EpochOutcome(5, again=True)
+    assert write_epoch(EPOCH, producer, lambda _: ("t", 5), lambda: 5) == EpochOutcome(5, begun_before=True)
     Groups.rows = {group: Marker.of(row) for group, row in stored}
-    assert write_epoch(EPOCH, producer, lambda _: ("t", 5), lambda: 5) == EpochOutcome(5, again=True)
+    assert write_epoch(EPOCH, producer, lambda _: ("t", 5), lambda: 5) == EpochOutcome(5, begun_before=True)
     for marker in (Marker(7, 4, ""), Marker(7, 4, "", True), Marker(7, 4, "run-1", True)):
         assert Marker.of(marker.row()) == marker
 
@@ -138,6 +138,6 @@ def test_an_open_transaction_of_another_partition_stops_no_task(monkeypatch: pyt
     monkeypatch.setattr(epochs, "GroupOffsetCalls", Groups)
     Groups.rows = {EPOCH.common: Marker(7, 4, "run-1"), EPOCH.own: Marker(6, 2, "run-1")}
     producer: Any = Transactions()
-    assert write_epoch(EPOCH, producer, lambda _: ("t", 5), lambda: 5) == EpochOutcome(5, again=True)
+    assert write_epoch(EPOCH, producer, lambda _: ("t", 5), lambda: 5) == EpochOutcome(5, begun_before=True)
     assert producer.calls[0] == "init_transactions"
     assert producer.calls[-1] == "commit_transaction"

@@ -121,7 +121,7 @@ def slots(jobs: Waiting, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlotLaunch
 
 def test_slots_dial_the_name_that_the_driver_has_for_them(jobs: Waiting) -> None:
     """In a container it listens at an address of its own, and is found by another."""
-    launcher = SlotLauncher(jobs, "127.0.0.1", "", RUN, SECRET, told="driver.example")
+    launcher = SlotLauncher(jobs, "127.0.0.1", "", RUN, SECRET, dialled_host="driver.example")
     try:
         assert launcher.address[0] == "driver.example" and launcher.address[1] > 0
     finally:

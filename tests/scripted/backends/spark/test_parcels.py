@@ -101,7 +101,7 @@ def unpacked(files: Mapping[str, Path], executor: Path, monkeypatch: pytest.Monk
 def test_code_that_does_not_fit_on_the_driver_is_told_in_a_paragraph() -> None:
     session: Any = SimpleNamespace(context=Context(room=3))
     with pytest.raises(BadInput, match=r"does not fit on the driver \(No space left on device\)"):
-        SparkJobs(session, b"code", b"run", b"secret", "T", "/t.py", None)
+        SparkJobs(session, b"code", run_id=b"run", secret=b"secret", topology="T", file="/t.py", folder=None)
 
 
 def test_of_a_link_comes_what_it_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,7 +173,7 @@ def test_a_start_that_fails_leaves_nothing_in_the_session(tmp_path: Path, monkey
         raise OSError("cannot assign requested address")
 
     monkeypatch.setattr(backend, "RunCoordinator", lambda *_: coordinator)
-    monkeypatch.setattr(backend, "SparkJobs", lambda *_: jobs)
+    monkeypatch.setattr(backend, "SparkJobs", lambda *_, **__: jobs)
     monkeypatch.setattr(backend, "SlotLauncher", launcher)
     start = "streamlet.worker.start.timeout.secs"
     request = RunRequest(load_topology(FILE), {start: 30.0}, file=FILE, workers=2)
