@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from streamlet.backends.contract import Backend, RunRequest, RunResult, RunStatus, Stop
 from streamlet.base.errors import BadInput, SettingError, StreamletError, WrongArgument, refuse_all, text_of
-from streamlet.model.settings import SETTINGS, parse_setting, resolve, unknown_key
+from streamlet.model.settings import SETTINGS, of_streamparse, parse_setting, resolve, streamparses_keys, unknown_key
 from streamlet.model.spec import SPOUT
 from streamlet.model.topology import ComponentDef, TopologyMeta, TopologySpec, is_topology
 from streamlet.model.validate import InvalidTopology, checked
@@ -328,6 +328,7 @@ def split_settings(topology: TopologySpec, given: Given) -> tuple[dict[str, Any]
     settings: dict[str, Any] = {}
     overrides: dict[str, dict[str, Any]] = {}
     wrong: list[str] = []
+    theirs: dict[str, list[str]] = {}
     for key, value, source in given:
         component, dot, name = key.partition(".")
         if key in SETTINGS or key in topology.config:
@@ -343,9 +344,12 @@ def split_settings(topology: TopologySpec, given: Given) -> tuple[dict[str, Any]
             )
         elif dot and component in components:
             overrides.setdefault(component, {})[name] = value
+        elif of_streamparse(key):
+            theirs.setdefault(source, []).append(key)
         else:
             names = {component.name: _names_of(component) for component in topology.components}
             wrong.append(unknown_key(key, source, {*SETTINGS, *topology.config}, names))
+    wrong += [streamparses_keys(keys, source) for source, keys in theirs.items()]
     return settings, overrides, wrong
 
 

@@ -545,7 +545,9 @@ class RunCoordinator:
                 supervisor.unlinked(worker, epoch, peer, why)
             case messages.Unfit(why):
                 self._read_page(worker, epoch)
-                self._do(supervisor.unfit(worker, epoch, why, now))
+                if replacing := supervisor.unfit(worker, epoch, why, now):
+                    self._note_deadly(worker, epoch, f"was replaced because it {why}")
+                self._do(replacing)
             case messages.Event():
                 self.observer.on_event(messages.line_of_event(message, worker, epoch))
             case messages.Complaint(text):
@@ -735,6 +737,8 @@ class RunCoordinator:
                     "epoch": w.epoch,
                     "state": "busy" if w.busy else w.state.value,
                     "pid": self.pids.get(index),
+                    # One whose loop hangs from the start beats, and has no numbers: zeros would be taken for them.
+                    "reported": not supervisor.began or (index in self.beats and bool(self.beats[index].tasks)),
                     "host": self.places.get(index, nowhere)[0],
                     "executor": self.places.get(index, nowhere)[1],
                 }

@@ -25,9 +25,11 @@ from streamlet.cli.show import (
     partition_lines,
     paused_line,
     place_lines,
+    unreported,
 )
 from streamlet.cli.target import debug_option
 from streamlet.model.paused import PausedPart
+from streamlet.model.validate import nearest
 
 RATE_S = 1.0
 """Seconds between two looks at a run, for its rates."""
@@ -37,6 +39,17 @@ LOOK_S = 0.1
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 _run_argument = click.argument("wanted", metavar="RUN")
+
+
+STORMS_COMMANDS = {
+    "kill": "`streamlet runs stop`, which drains the run and ends it",
+    "list": "`streamlet runs`, which lists the living ones",
+    "ls": "`streamlet runs`, which lists the living ones",
+    "stats": "`streamlet runs show`",
+    "activate": "`streamlet runs resume`",
+    "deactivate": "`streamlet runs pause`",
+}
+"""Names that Storm and streamparse have for commands about a topology."""
 
 
 def _part_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -60,7 +73,25 @@ def _part_options(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-@click.group(invoke_without_command=True)
+class _Group(click.Group):
+    """Answers a command that is not there with others."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self.commands and not name.startswith("-"):
+            there = f"There are: {', '.join(self.commands)}; `streamlet runs` alone lists runs."
+            near = (
+                f"Did you mean {STORMS_COMMANDS[name]}?"
+                if name in STORMS_COMMANDS
+                else nearest(name, self.commands, there)
+            )
+            raise click.UsageError(f"There is no command {name!r} of `streamlet runs`. {near}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Group, invoke_without_command=True)
 @_json_option
 @debug_option
 @click.pass_context
@@ -109,9 +140,10 @@ def show(wanted: str, as_json: bool, debug: bool) -> None:
     rates.of(_status(content))
     time.sleep(RATE_S)
     status = _status(run.ask(run_commands.ShowRun()).content)
-    open_trees = many(status.pending, "tree")
+    silent = unreported(status)
+    open_trees = f"not known how many trees open: {silent}" if silent else f"{many(status.pending, 'tree')} open"
     lines = [
-        f"{run.topology} ({run.id}): {status.state} for {duration(status.elapsed_s)}, {open_trees} open",
+        f"{run.topology} ({run.id}): {status.state} for {duration(status.elapsed_s)}, {open_trees}",
         *component_lines(status, rates.of(status)),
         *partition_lines(status.partitions),
         *place_lines(status),

@@ -273,7 +273,9 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
         by_name = ", ".join(f"{row.name} {row.open:,}" for row in result.status.components if row.open)
         left = f"{many(result.status.pending, 'tuple tree')} still open{by_name and f' ({by_name})'}, to be replayed by"
         left += " the next run"
-        if not result.status.pending:
+        if silent := unreported(result.status):
+            left = f"what is open is not known: {silent}"
+        elif not result.status.pending:
             left = "without a drain, so what was read last is read again by the next run"
             if not any(row.emitted for row in result.status.components if row.kind == SPOUT):
                 left = "nothing had been emitted yet"
@@ -320,8 +322,10 @@ def killed(status: RunStatus | None) -> str:
     rows = [(row.get("position"), row.get("committed")) for row in status.partitions]
     beyond = sum(read - done for read, done in rows if isinstance(read, int) and isinstance(done, int))
     more = f", and {many(beyond, 'record')} beyond what is committed" if beyond > 0 else ""
+    silent = unreported(status)
+    trees = f"what is open is not known ({silent})" if silent else f"{many(status.pending, 'tuple tree')} still open"
     return (
-        f"Killed, not drained: {many(status.pending, 'tuple tree')} still open{more}, as of "
+        f"Killed, not drained: {trees}{more}, as of "
         f"{duration(status.elapsed_s)} after the start. The next run reads them again; `cleanup` was not called."
     )
 
@@ -335,12 +339,29 @@ def status_line(status: RunStatus) -> str:
     for row in status.components:
         text = f"{row.name} {count(row.emitted if row.kind == SPOUT else row.executed)}"
         parts.append(text + (f" ({count(row.failed)} failed)" if row.failed else ""))
-    parts.append(f"open {count(status.pending)}")
+    silent = unreported(status)
+    parts.append(f"open {count(status.pending)}" + (f" (not known: {silent})" if silent else ""))
     parts += [*hanging_lines(status), *paused_line(status)]
     lags = [row["lag"] for row in status.partitions if isinstance(row.get("lag"), int)]
     if lags:
         parts.append(f"lag {count(sum(lags))}")
     return f"{duration(status.elapsed_s):>7}  {'   '.join(parts)}"
+
+
+def unreported(status: RunStatus) -> str:
+    """Name the workers without numbers, for a sentence; empty without such."""
+    # Rule: no number that nobody has reported is shown as one. A bolt that hangs in its first tuples keeps its worker's
+    # numbers from being read, and "0 trees open" would be believed.
+    at_work = ("up", "busy") if status.state != "ended" else None
+    silent = [
+        str(worker["worker"])
+        for worker in status.workers
+        if not worker.get("reported", True) and (at_work is None or worker.get("state") in at_work)
+    ]
+    if not silent:
+        return ""
+    who = f"worker {silent[0]} has" if len(silent) == 1 else f"workers {', '.join(silent)} have"
+    return f"{who} reported no numbers since the start"
 
 
 COLUMNS = (

@@ -137,7 +137,8 @@ class TableView:
     def _foot(self, status: RunStatus) -> RenderableType:
         lost = sum(int(worker.get("epoch", 1)) - 1 for worker in status.workers)
         restarts = [show.many(lost, "worker restart")] if lost > 0 else []
-        trees = f"{show.many(status.pending, 'tree')} open"
+        silent = show.unreported(status)
+        trees = f"open trees not known: {silent}" if silent else f"{show.many(status.pending, 'tree')} open"
         return Padding(
             self._text(" · ".join([status.state, show.duration(status.elapsed_s), trees, *restarts]), "dim"),
             (1, 0, 0, 0),

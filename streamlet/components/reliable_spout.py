@@ -58,7 +58,7 @@ class ReliableSpout(Spout):
         unless the class says by ``answers_for_failures = True`` that this is right.
         """
         why = f": its worker {self.fail_detail}" if self.fail_reason is FailReason.CRASHED else ""
-        self.log(f"gave up tuple {tup_id!r} after {fails} failures: {values!r}{why}", "error")
+        self.log(f"gave up tuple {tup_id!r} after {fails} failure{'' if fails == 1 else 's'}: {values!r}{why}", "error")
 
     def ack(self, tup_id: Any) -> None:
         self.unacked_tuples.pop(tup_id, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -365,9 +365,12 @@ def longest_wait_s(conf: Mapping[str, Any]) -> float:
 def unknown_key(key: str, source: str, known: Iterable[str], components: Mapping[str, Iterable[str]] = {}) -> str:
     """Return the paragraph for a key that nobody reads.
 
-    It names the nearest right key, or all. ``components``: of each, the names of its own settings, which are given as
-    ``COMPONENT.NAME``.
+    It names the nearest right key, or how to list all. ``components``: of each, the names of its own settings, which
+    are given as ``COMPONENT.NAME``.
     """
+    what = f"The setting {key!r} given by {source} is not one that anything in this topology reads."
+    if key in STORMS_SETTINGS:
+        return f"{what} {STORMS_SETTINGS[key]}"
     plain = sorted(known)
     full = [*plain, *(f"{name}.{own}" for name, names in components.items() for own in sorted(names))]
     # Who leaves out where a key belongs gets it in full: `topic` is `lines.topic`, `out` is `word_count.out`.
@@ -376,9 +379,57 @@ def unknown_key(key: str, source: str, known: Iterable[str], components: Mapping
     if near:
         remedy = f"Did you mean {' or '.join(map(repr, near))}?"
     else:
+        # Not the list of all: a file of settings may have many such keys, and each is answered.
+        own = sorted(set(known) - set(SETTINGS))
         families = [f"{name}.NAME" for name, names in components.items() if names]
-        remedy = f"There are: {', '.join([*plain, *families])}; `streamlet check --settings FILE` says what they mean."
-    return f"The setting {key!r} given by {source} is not one that anything in this topology reads. {remedy}"
+        there = f"This topology has {', '.join([*own, *families])} of its own. " if own or families else ""
+        remedy = f"{there}`streamlet check --settings FILE` lists all, and says what they mean."
+    return f"{what} {remedy}"
+
+
+STREAMPARSES_KEYS = frozenset({"envs", "topology_specs", "virtualenv_specs", "serializer", "library"})
+"""The first parts of the keys of streamparse's config.json."""
+
+
+def of_streamparse(key: str) -> bool:
+    """Tell whether a key stands in streamparse's config.json."""
+    return key.partition(".")[0] in STREAMPARSES_KEYS
+
+
+def streamparses_keys(keys: Sequence[str], source: str) -> str:
+    """Return the paragraph for keys of streamparse's config.json: one for all of them."""
+    return (
+        f"{', '.join(keys)} given by {source}: that is streamparse's config.json, which is not read here. What stands "
+        "under envs.*.options belongs into the topology's config, a --config file or -c; servers, folders and "
+        "virtualenvs have nothing here that needs them (`streamlet docs migrating-from-streamparse`)."
+    )
+
+
+_CHILD = "Components run in the worker's own Python process: there is no child, and no JVM, to give it to."
+STORMS_SETTINGS = {
+    "topology.subprocess.timeout.secs": "Components run in the worker's own process. A call that hangs is named after "
+    "streamlet.task.hang.secs; with streamlet.task.hang.action=replace its worker is replaced.",
+    "topology.worker.childopts": _CHILD,
+    "topology.worker.gc.childopts": _CHILD,
+    "worker.childopts": _CHILD,
+    "topology.multilang.serializer": _CHILD,
+    "topology.worker.max.heap.size.mb": "What tuples may take in a worker is streamlet.worker.memory.bytes.",
+    "topology.backpressure.enable": "Back-pressure is always on: topology.max.spout.pending bounds what is open.",
+    "topology.eventlogger.executors": "There is no event logger: topology.debug and the log show tuples.",
+    "topology.fall.back.on.java.serialization": "There is no Java: `streamlet docs reference` says what travels.",
+    "topology.kryo.register": "There is no Java: `streamlet docs reference` says which values travel.",
+    "topology.max.task.parallelism": "Tasks are counted by par, in each line of the topology.",
+    "topology.tasks": "Tasks are counted by par, in each line of the topology.",
+    "topology.priority": "There is no cluster that schedules topologies.",
+    "topology.scheduler.strategy": "There is no cluster that schedules topologies.",
+    "topology.state.checkpoint.interval.ms": "There are no stateful bolts: `streamlet docs counts-that-survive` shows "
+    "what takes their place.",
+    "topology.worker.logwriter.childopts": _CHILD,
+    "topology.sleep.spout.wait.strategy.time.ms": "A spout with nothing to emit is asked again at growing pauses.",
+    "nimbus.seeds": "There is no Nimbus: `streamlet run FILE` runs the topology.",
+    "nimbus.host": "There is no Nimbus: `streamlet run FILE` runs the topology.",
+}
+"""Storm's settings that have no meaning here -> what takes their place."""
 
 
 def _like(key: str, default: Any, text: str, given_by: str) -> Any:

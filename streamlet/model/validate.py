@@ -14,7 +14,7 @@ from streamlet.base.errors import BadInput, SettingError
 from streamlet.model.delivery import DELIVERY, EXACTLY_ONCE, delivery_problems
 from streamlet.model.grouping import KINDS, Grouping
 from streamlet.model.plan import TICK_PERIOD
-from streamlet.model.settings import SETTINGS, parse_setting
+from streamlet.model.settings import SETTINGS, STORMS_SETTINGS, parse_setting
 from streamlet.model.spec import BOLT, SPOUT
 from streamlet.model.stream import DEFAULT_STREAM, Stream
 from streamlet.model.topology import BoltInput, ComponentDef, TopologySpec, declared_streams
@@ -239,6 +239,7 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
             )
     if by_batch is not None and by_batch():
         yield from _batches(cls, shown)
+    yield from _signatures(component)
     yield from uncalled(cls, component.kind)
     # A call of a coroutine or generator function runs none of it: its tuple would be acked unprocessed, and an async
     # caught_up, whose coroutine object is true, would end a run before its first tuple.
@@ -249,6 +250,48 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
                 f"The method {name} of {shown} is {kind}: calling it runs nothing, and its work would count as done.",
                 "Make it a plain method; run coroutines with asyncio.run inside it.",
             )
+
+
+def _signatures(component: ComponentDef) -> Iterator[Finding]:
+    """Yield the methods that cannot take what they are called with."""
+    cls, ours = component.cls, _hooks(component.cls)
+    for name, base in ours.items():
+        own = inspect.getattr_static(cls, name, None)
+        model = vars(base)[name]
+        # Functions alone: of a builtin or another callable the signature may be missing, or be that of its wrapper.
+        if not (inspect.isfunction(own) and inspect.isfunction(model)) or own is model or hasattr(own, "__wrapped__"):
+            continue
+        takes = [one for one in inspect.signature(model).parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
+        needed = [one.name for one in takes if one.default is one.empty]
+        if name in CALLED_BY_POSITION and not _binds(own, len(needed)):
+            yield (
+                f"The method {name} of {cls.__module__}.{cls.__qualname__} cannot be called with the arguments it "
+                f"gets: it is {name}{inspect.signature(own)}.",
+                f"Write {name}({', '.join(needed)}).",
+            )
+    made = inspect.getattr_static(cls, "__init__", None)
+    if inspect.isfunction(made) and not hasattr(made, "__wrapped__") and not _binds(made, 1, component.kwargs):
+        yield (
+            f"The constructor of {cls.__module__}.{cls.__qualname__} cannot be called with "
+            f"{listed(component.kwargs)}, the arguments of its spec: it is __init__{inspect.signature(made)}.",
+            "Take it away, and prepare in initialize(self, conf, context); settings stand in conf.",
+        )
+
+
+CALLED_BY_POSITION = (
+    *("initialize", "process", "process_batch", "process_tick", "group_key", "cleanup", "on_timer"),
+    *("next_tuple", "ack", "fail", "activate", "deactivate", "caught_up"),
+)
+"""Methods that the runtime calls with nothing but positions."""
+
+
+def _binds(method: Any, positions: int, named: Mapping[str, Any] = {}) -> bool:
+    """Tell whether a function takes so many arguments by position, itself included."""
+    try:
+        inspect.signature(method).bind(*range(positions), **named)
+    except TypeError:
+        return False
+    return True
 
 
 def _hooks(cls: Any) -> dict[str, type]:
@@ -460,7 +503,10 @@ def config_problems(config: Mapping[Any, Any]) -> Iterator[Finding]:
         elif reserved:
             yield (
                 f"config has the setting {key!r}, which nothing reads (topology.* and streamlet.* are reserved).",
-                nearest(key, SETTINGS, "`streamlet check --settings` lists them; a key of your own begins otherwise."),
+                STORMS_SETTINGS.get(key)
+                or nearest(
+                    key, SETTINGS, "`streamlet check --settings` lists them; a key of your own begins otherwise."
+                ),
             )
 
 

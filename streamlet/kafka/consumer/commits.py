@@ -156,6 +156,15 @@ class Commits:
             if error in (IllegalGeneration, StaleMemberEpoch) and self._rejoining(()):
                 error = RebalanceInProgress  # the coordinator says so of every member that is joining again
             if error in (UnknownMemberId, IllegalGeneration, StaleMemberEpoch):
+                # Rule: only a consumer that subscribes is told to poll. One whose partitions were assigned by hand
+                # never joins; its commit is refused while the group has members.
+                if not self.in_group and self.lost_reason == NOT_JOINED:
+                    raise CommitFailed(
+                        f"The offsets were not committed: group {self._config.group_id!r} has living members, and "
+                        "commits for it are theirs alone. This consumer has not subscribed (it reads what assign() "
+                        "gave it), so it is not one of them, and no poll makes it one. Commit when they have ended, "
+                        "take a group_id of its own, or subscribe()."
+                    )
                 if self.in_group:
                     self.refused = (generation, error)
                 raise self._too_late(error)

@@ -1,4 +1,4 @@
-"""Names the right argument where a topology's file gives a class of ours a wrong one.
+"""Names the right argument, name or module for one that a topology's file has wrong.
 
 Python's own TypeError names the wrong argument and no right one. Pure.
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamlet.components.component import Component
+from streamlet.model.pystorm_names import MODULE, PAGE
 from streamlet.model.validate import nearest
 
 _UNKNOWN = re.compile(r"(?P<called>[\w.<>]+)\(\) got an unexpected keyword argument '(?P<given>\w+)'")
@@ -20,7 +21,14 @@ _TAKES_NONE = re.compile(r"(?P<called>\w+)\(\) takes no arguments")
 
 
 def remedy_for(error: BaseException) -> str:
-    """Return what to write for a call that TypeError refused; empty if it is none of a class of ours."""
+    """Return what to write in place of what an error names; empty if nothing is known.
+
+    Of a call that TypeError refused, of a name that is not there, and of a module of streamparse's.
+    """
+    if isinstance(error, NameError):
+        return nearest(error.name, [name for name in _names_at(error) if not name.startswith("__")], "")
+    if isinstance(error, ModuleNotFoundError):
+        return _of_another_package(error.name or "")
     if type(error) is not TypeError:
         return ""
     found = _UNKNOWN.match(str(error)) or _TAKES_NONE.match(str(error))
@@ -39,6 +47,17 @@ def remedy_for(error: BaseException) -> str:
         return ""
     takes = [name for name in _parameters(called) if name != "self"]
     return nearest(given, takes, f"It takes {', '.join(takes)}.")
+
+
+def _of_another_package(module: str) -> str:
+    """Return what takes the place of a module of streamparse or pystorm; empty for others."""
+    package, _, rest = module.partition(".")
+    if package not in ("streamparse", "pystorm") and not (package == "streamlet" and rest in MODULE):
+        return ""
+    return (
+        "A topology of streamparse or pystorm has other imports here: from streamlet import Bolt, Spout, "
+        f"ReliableSpout, Topology, Grouping, Stream. `streamlet docs {PAGE}` lists all differences."
+    )
 
 
 def _names_at(error: BaseException) -> Mapping[str, Any]:

@@ -163,6 +163,49 @@ def test_what_was_open_with_a_worker_that_ends_before_the_others(
     coordinator._clear()
 
 
+def test_a_worker_whose_beats_have_no_numbers_is_told_apart_from_one_that_did_nothing(
+    coordinator: RunCoordinator,
+) -> None:
+    coordinator._do(coordinator.supervisor.begin(0.0))
+    coordinator.started = 0.0
+    channel, end = pair()
+    coordinator._register_channel(0, 1, channel)
+    coordinator._handle(0, 1, encode(Beat({}, [], 0, 0)))
+    assert coordinator._status().workers[0]["reported"], "nothing has flowed yet, so zeros are right"
+    coordinator.supervisor.began = True
+    assert not coordinator._status().workers[0]["reported"]
+    coordinator._handle(0, 1, encode(Beat({1: TaskStats().snapshot()}, [], 0, 0)))
+    assert coordinator._status().workers[0]["reported"]
+    end.close()
+    coordinator._clear()
+
+
+def test_the_tuple_that_a_replaced_worker_hung_in_is_named_at_the_end(
+    coordinator: RunCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last line of a run that gave it up would guess otherwise."""
+    supervisor = coordinator.supervisor
+    coordinator._do(supervisor.begin(0.0))
+    coordinator.started = 0.0
+    ours, theirs = pair()
+    coordinator._register_channel(0, 1, ours)
+    worker = ControlChannel.inherited(theirs)
+    for message in (Ready(["unix", "/s", 0], 1), Initialized(), Linked(1)):
+        worker.send(message)
+    coordinator._receive(0, 1, ours)
+    supervisor.workers[0].holding = Holding(1, "process", 1, 0.0, (7,), values="[20]")
+    monkeypatch.setattr(coordinator, "_read_page", lambda *_: None)
+    worker.send(Unfit("has been in one call for 41 s"))
+    coordinator._receive(0, 1, ours)
+    (told,) = coordinator.complaints
+    assert (
+        told.startswith("Worker 0 was replaced because it has been in one call for 41 s")
+        and "on the tuple [20]" in told
+    )
+    worker.close()
+    coordinator._clear()
+
+
 def test_what_a_killed_worker_said_in_the_same_read_counts_no_more(coordinator: RunCoordinator) -> None:
     """A worker that asks to be replaced sends its heartbeat with that: its counters would count twice."""
     supervisor = coordinator.supervisor

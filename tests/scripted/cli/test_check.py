@@ -120,3 +120,12 @@ def test_a_topology_for_dataframes_is_shown_by_stages_or_refused_with_every_reas
     told = refused("check", "--for", "dataframe", TOPOLOGIES / "word_count.py")
     assert "WordCount cannot be applied to DataFrames. count: It declares no outputs" in " ".join(told.split())
     refused("check", "--for", "dataframe")
+
+
+def test_a_config_of_streamparses_is_answered_in_one_paragraph(streamlet, tmp_path) -> None:
+    config = tmp_path / "config.json"
+    envs = {"prod": {"user": "storm", "workers": ["a"], "options": {"topology.workers": 2}}}
+    config.write_text(json.dumps({"topology_specs": "topologies/", "virtualenv_specs": "virtualenvs/", "envs": envs}))
+    done = streamlet("check", READINGS, "--config", config)
+    assert done.returncode == 2 and len(done.stderr) < 1500
+    assert done.stderr.count("streamparse's config.json") == 1

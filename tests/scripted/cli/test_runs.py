@@ -242,3 +242,14 @@ def test_a_run_that_stands_still_is_said_to_do_so(runs: Runs, monkeypatch: pytes
     finally:
         process.send_signal(signal.SIGCONT)
     assert run.ask(ShowRun()).content["state"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("kill", "`streamlet runs stop`"), ("list", "lists the living ones"), ("shw", "'show'"), ("xyzzy", "There are: ")],
+)
+def test_a_command_about_runs_that_is_not_there_is_answered_with_one_that_is(
+    streamlet: Streamlet, given: str, said: str
+) -> None:
+    done = streamlet("runs", given, "x")
+    assert done.returncode == 2 and said in " ".join(done.stderr.split())

@@ -88,6 +88,20 @@ def test_a_run_that_emitted_nothing_leaves_nothing_to_be_read_again() -> None:
     assert line == "Stopped after 1.0 s: nothing had been emitted yet."
 
 
+def test_numbers_that_no_worker_has_reported_are_not_told_as_zeros() -> None:
+    """A bolt that hangs in its first tuples keeps its worker's numbers from being read."""
+    rows = (ComponentStatus("lines", "spout", 1), ComponentStatus("count", "bolt", 2))
+    workers = ({"worker": 0, "state": "gone", "reported": False}, {"worker": 1, "state": "up", "reported": True})
+    ended = RunStatus("ended", 9.4, rows, workers=workers)
+    told = "not known: worker 0 has reported no numbers since the start"
+    assert told in show.ending(RunResult("interrupted", ended, False))
+    assert "not known (worker 0 has reported" in show.killed(ended)
+    running = dataclasses.replace(ended, state="running", workers=({**workers[0], "state": "up"}, workers[1]))
+    assert told in show.status_line(running) and "worker 0 has reported no" in drawn(120, running)
+    starts_again = dataclasses.replace(running, workers=({**workers[0], "state": "starting"}, workers[1]))
+    assert "not known" not in show.status_line(starts_again)
+
+
 def test_a_call_that_hangs_stands_in_the_line_and_below_the_table() -> None:
     row = {"worker": 1, "component": "count", "task": 3, "call": "process", "seconds": 41.2, "tuple": "['a']"}
     told = "count (task 3) is in process for 41 s"

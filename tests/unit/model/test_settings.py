@@ -69,10 +69,10 @@ def test_an_unknown_key_names_the_nearest(wrong: str, right: str) -> None:
 
 
 def test_a_key_that_is_like_nothing() -> None:
-    """It gets all there are."""
+    """It is told how to list all: they are many, and a file may have many such keys."""
     with pytest.raises(SettingError, match="check --settings") as raised:
         resolve({}, {"zzzzzzzz": "1"})
-    assert all(key in raised.value.message for key in SETTINGS)
+    assert len(raised.value.message) < 250
 
 
 @pytest.mark.parametrize("value", ["abc", "", [], float("inf"), float("nan"), True, "1e3"])

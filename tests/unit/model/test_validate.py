@@ -1,12 +1,13 @@
 """Validation: every rule, every problem at once, each with its component and a remedy."""
 
+import functools
 import inspect
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import pytest
 
-from streamlet import Bolt, Grouping, ReliableSpout, Spout, Stream, StreamId, Topology
+from streamlet import BatchingBolt, Bolt, Grouping, ReliableSpout, Spout, Stream, StreamId, Topology
 from streamlet.base.errors import SettingError
 from streamlet.bolts.dataframe import DataFrameSink
 from streamlet.bolts.kafka import KafkaBolt
@@ -462,3 +463,60 @@ def test_a_spout_that_no_bolt_reads_is_warned_of() -> None:
     (warning,) = unread_spouts(topology(lines=Lines.spec()))
     assert "No bolt reads the spout lines" in warning
     assert not unread_spouts(topology(lines=Lines.spec(), count=Count.spec(inputs=["lines"])))
+
+
+class InitializesAlone(Count):
+    def initialize(self) -> None: ...  # type: ignore[override]  # the mistake
+
+
+class Built(Count):
+    def __init__(self, path: str) -> None: ...
+
+
+class PystormsOnlyArgument(BatchingBolt):
+    config: ClassVar = {"topology.tick.tuple.freq.secs": 1}
+
+    def process_batch(self, tups) -> None: ...  # type: ignore[override]  # the mistake
+
+
+class TakesMore(Count):
+    def initialize(self, *everything: Any) -> None: ...
+
+    def process(self, tup, again: bool = False, *, quietly: bool = False) -> None: ...
+
+
+def _wrapped(method: Any) -> Any:
+    @functools.wraps(method)
+    def called(*given: Any) -> Any:
+        return method(given[0])
+
+    return called
+
+
+class Decorated(Count):
+    initialize = _wrapped(InitializesAlone.initialize)
+    cleanup: Any = print
+
+
+@pytest.mark.parametrize(
+    ("cls", "told"),
+    [
+        (InitializesAlone, "initialize(self, conf, context)"),
+        (Built, "initialize(self, conf, context)"),
+        (PystormsOnlyArgument, "process_batch(self, key, tups)"),
+        (TakesMore, None),
+        (Decorated, None),
+    ],
+)
+def test_a_method_that_cannot_take_its_arguments_is_a_problem(cls: Any, told: str | None) -> None:
+    lines = Lines.spec()
+    found = problems(lines=lines, bolt=cls.spec(inputs=[lines]))
+    if told is None:
+        assert not found
+    else:
+        assert told in only(found).remedy
+
+
+def test_a_setting_of_storms_that_means_nothing_here_is_answered_with_what_takes_its_place() -> None:
+    found = problems(lines=Lines.spec(), config={"topology.subprocess.timeout.secs": 30})
+    assert "streamlet.task.hang.action=replace" in only(found).remedy

@@ -345,6 +345,16 @@ def test_c3_a_poll_that_hears_of_a_loss_commits_nothing_that_was_due(lost: bool)
     rig.consumer.close(0)
 
 
+def test_c6_a_refused_commit_of_a_consumer_that_never_joins_is_not_answered_with_a_poll(rig: Rig) -> None:
+    """Its partitions were assigned by hand, and the group has living members."""
+    rig.consumer.assign([ZERO])
+    told: list[Any] = []
+    rig.consumer.commit_async({ZERO: 5}, lambda _offsets, error: told.append(error))
+    rig.committed[0].complete({ZERO: UnknownMemberId})
+    rig.coordinator.poll()
+    assert "group 'g' has living members" in str(told[0]) and "Poll until" not in str(told[0])
+
+
 @pytest.mark.parametrize("error", [UnknownMemberId, IllegalGeneration])
 def test_c6_a_refused_commit_ends_the_membership_before_more_is_handed_out(rig: Rig, error: type[BrokerError]) -> None:
     """The others have the partitions already; a heartbeat would say so only seconds later."""

@@ -35,3 +35,20 @@ def test_a_wrong_argument_in_the_file_is_answered_with_a_right_one(tmp_path: Pat
         load_topology(put(tmp_path, "wrong_argument.py", text))
     assert "raised TypeError (line 8): " in raised.value.message and raised.value.message.endswith(said)
     assert "installed" not in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("inputs = [prase]", "Did you mean 'parse'?"),
+        ("from streamparse import Bolt", "`streamlet docs migrating-from-streamparse` lists all differences."),
+        ("from pystorm.bolt import Bolt", "from streamlet import Bolt,"),
+        ("from streamlet.bolt import Bolt", "from streamlet import Bolt,"),
+        ("import streamlet.dsl", "from streamlet import Bolt,"),
+        ("import xyzzy", "installed or lie beside it"),
+    ],
+)
+def test_a_name_that_is_not_there_is_answered_with_one_that_is(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(CannotLoad) as raised:
+        load_topology(put(tmp_path, "wrong_name.py", f"parse = 1\n{line}\n"))
+    assert said in raised.value.message
