@@ -18,6 +18,9 @@ COMPONENT_LOGGER = "streamlet.component"
 
 # Storm's and pystorm's names of levels; logging knows neither "trace" nor "warn".
 _LEVELS = {"trace": 5, "debug": 10, "info": 20, "warn": 30, "warning": 30, "error": 40, "critical": 50}
+_LEVEL_NAMES = ", ".join(_LEVELS)
+_unknown_levels: set[str] = set()
+"""Names of levels that were refused: each is told once a process."""
 
 
 class NotRunning(RuntimeError):
@@ -93,7 +96,10 @@ class Component:
         """
 
     def log(self, message: str, level: str | None = None) -> None:
-        """Log under this component's name, as "info" if no level is named."""
+        """Log under this component's name; as "info" without a known level."""
+        if level is not None and level not in _LEVELS and level not in _unknown_levels:
+            _unknown_levels.add(level)
+            self.logger.warning("self.log has no level %r, and takes it for info. There are: %s.", level, _LEVEL_NAMES)
         self.logger.log(_LEVELS.get(level or "info", 20), message)
 
     def raise_exception(self, exception: BaseException, tup: Any = None) -> None:

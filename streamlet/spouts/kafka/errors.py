@@ -22,8 +22,8 @@ class NoSuchTopic(BadInput):
 
     def __init__(self, topic: str, where: str, setting: str = "topic", others: Iterable[str] = ()) -> None:
         super().__init__(
-            f"The topic {topic!r} does not exist ({where}). {_instead(topic, others)}Create it, or correct `{setting}` "
-            "in the SpoutConfig. A spout creates no topic."
+            f"The topic {topic!r} does not exist ({where}). {_instead(topic, others)}Create it (`streamlet dev topic "
+            f"{topic}`, or Admin.create_topics), or correct `{setting}` in the SpoutConfig. A spout creates no topic."
         )
 
 

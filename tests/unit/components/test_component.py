@@ -27,3 +27,12 @@ def test_outside_a_topology_it_says_how_to_test_it() -> None:
     bolt.emit = calls.append  # type: ignore[method-assign,assignment]  # a list's append
     bolt.process(Tuple([1]))
     assert calls == [[2]]
+
+
+def test_a_level_that_log_does_not_know_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    made = Bolt()
+    with caplog.at_level("INFO"):
+        made.log("one", level="verbosely")
+        made.log("two", level="verbosely")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "INFO"]
+    assert "no level 'verbosely'" in caplog.records[0].getMessage() and "debug" in caplog.records[0].getMessage()
