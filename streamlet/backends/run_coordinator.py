@@ -437,6 +437,12 @@ class RunCoordinator:
         if state.epoch == epoch and state.holding is not None and state.holding.values:
             self._complain(f"Worker {worker} {how}{self.supervisor.blame.in_hand_text(state.holding)}.")
 
+    def _replace_unfit(self, worker: int, epoch: int, why: str, now: float) -> None:
+        self._read_page(worker, epoch)
+        if replacing := self.supervisor.unfit(worker, epoch, why, now):
+            self._note_deadly(worker, epoch, f"was replaced because it {why}")
+            self._do(replacing)
+
     def _receive(self, worker: int, epoch: int, channel: ControlChannel) -> None:
         try:
             raws = channel.receive()
@@ -544,10 +550,7 @@ class RunCoordinator:
             case messages.Unlinked(peer, why):
                 supervisor.unlinked(worker, epoch, peer, why)
             case messages.Unfit(why):
-                self._read_page(worker, epoch)
-                if replacing := supervisor.unfit(worker, epoch, why, now):
-                    self._note_deadly(worker, epoch, f"was replaced because it {why}")
-                self._do(replacing)
+                self._replace_unfit(worker, epoch, why, now)
             case messages.Event():
                 self.observer.on_event(messages.line_of_event(message, worker, epoch))
             case messages.Complaint(text):

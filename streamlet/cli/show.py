@@ -240,7 +240,16 @@ class PlainView:
         _say(ending(result, exit_status))
 
     def failed(self, error: BaseException, exit_status: int) -> None:
-        pass
+        """Show the last numbers: above the error, as the table of a run that went well."""
+        if self._status is None or not any(row.emitted for row in self._status.components):
+            return
+        for line in [
+            *component_lines(self._status, Rates().of(self._status)),
+            *partition_lines(self._status.partitions),
+        ]:
+            _say(line)
+        for line in [*gone_lines(self._status), *tick_lines(self._status)]:
+            _say(line)
 
     def close(self) -> None:
         pass

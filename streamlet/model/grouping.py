@@ -62,6 +62,15 @@ class Grouping:
         """Raise BadInput: a grouping is no Java class here."""
         raise BadInput(missing("Grouping", "custom_serialized", GROUPING))
 
+    @classmethod
+    def partial_key(cls, *names: str) -> Grouping:
+        """Raise BadInput: there is none yet."""
+        raise BadInput(
+            "Grouping.partial_key is not there yet. For a key that one task cannot keep up with: emit a part beside "
+            "the key (a number from 0 to 7, say), group by both with Grouping.fields, and let another bolt, "
+            "grouped by the key alone, add up what the parts come to."
+        )
+
     def __str__(self) -> str:
         return f"fields({', '.join(map(str, self.field_names))})" if self.kind == "fields" else str(self.kind)
 

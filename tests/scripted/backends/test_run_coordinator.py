@@ -184,25 +184,15 @@ def test_the_tuple_that_a_replaced_worker_hung_in_is_named_at_the_end(
     coordinator: RunCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last line of a run that gave it up would guess otherwise."""
-    supervisor = coordinator.supervisor
-    coordinator._do(supervisor.begin(0.0))
-    coordinator.started = 0.0
-    ours, theirs = pair()
-    coordinator._register_channel(0, 1, ours)
-    worker = ControlChannel.inherited(theirs)
-    for message in (Ready(["unix", "/s", 0], 1), Initialized(), Linked(1)):
-        worker.send(message)
-    coordinator._receive(0, 1, ours)
-    supervisor.workers[0].holding = Holding(1, "process", 1, 0.0, (7,), values="[20]")
+    coordinator._do(coordinator.supervisor.begin(0.0))
+    record = coordinator.supervisor.workers[0]
+    record.state, record.holding = WorkerState.UP, Holding(1, "process", 1, 0.0, (7,), values="[20]")
     monkeypatch.setattr(coordinator, "_read_page", lambda *_: None)
-    worker.send(Unfit("has been in one call for 41 s"))
-    coordinator._receive(0, 1, ours)
+    monkeypatch.setattr(coordinator, "_do", lambda _: None)
+    coordinator._replace_unfit(0, 1, "has been in one call for 41 s", 1.0)
     (told,) = coordinator.complaints
-    assert (
-        told.startswith("Worker 0 was replaced because it has been in one call for 41 s")
-        and "on the tuple [20]" in told
-    )
-    worker.close()
+    assert told.startswith("Worker 0 was replaced because it has been in one call for 41 s") and "tuple [20]" in told
+    monkeypatch.undo()
     coordinator._clear()
 
 

@@ -251,3 +251,13 @@ def test_what_is_kept_as_a_dead_letter_is_told_from_what_is_gone() -> None:
         "words: 1 given up, and kept as a dead letter.",
         "plain: 1 given up; nobody sends them again.",
     ]
+
+
+def test_the_numbers_of_a_run_that_failed_stand_above_its_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """After a failed night they say what was done, and which offsets are committed."""
+    view = show.PlainView()
+    view.failed(ValueError("before any numbers"), 1)
+    view.on_status(status(partitions=partitions(1)))
+    view.failed(ValueError("x"), 1)
+    told = "".join(capsys.readouterr())
+    assert told.count("emitted") == 1 and "1,234,567" in told and "committed" in told

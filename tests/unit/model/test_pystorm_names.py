@@ -40,6 +40,11 @@ def test_javas_groupings_say_what_takes_their_place(name: str) -> None:
         getattr(Grouping, name)("com.example.Grouping", [])
 
 
+def test_storms_partial_key_grouping_says_what_to_do_in_its_place() -> None:
+    with pytest.raises(BadInput, match=r"not there yet.*Grouping\.fields"):
+        Grouping.partial_key("word")
+
+
 def test_other_names_fail_as_ever() -> None:
     with pytest.raises(AttributeError, match=r"'Bolt' object has no attribute 'no_such'$"):
         Bolt().no_such  # noqa: B018 - the look is what is tested
