@@ -259,7 +259,7 @@ SETTINGS: dict[str, Setting] = {
             "streamlet.threads.queue.max",
             _at_least(int, 1),
             10_000,
-            "calls of emit on threads other than the loop's that may wait for one task",
+            "tuples emitted on threads other than the loop's that may wait for one task",
         ),
         Setting(
             "streamlet.threads.wait.secs",

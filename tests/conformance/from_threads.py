@@ -7,9 +7,10 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
-from streamlet import Bolt, NoRoom, ReliableSpout, Spout, Topology, TopologyContext, Tuple
+from streamlet import BadEmit, Bolt, NoRoom, ReliableSpout, Spout, Topology, TopologyContext, Tuple
 from tests.conformance.untracked_ways import Slow
 
 COUNT = 20_000
@@ -159,3 +160,54 @@ class LateThread(Topology):
     config = {"accounts.folder": "", "accounts.sleep_s": 0.0}
     late = LateSpout.spec()
     seen = Slow.spec(inputs=[late])
+
+
+class Endless(Bolt):
+    """A thread of it emits as fast as it is let, and writes down how many were taken."""
+
+    outputs = ["n"]
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.folder = Path(conf["threads.results"])
+        self.thread = threading.Thread(target=self.push)
+        self.thread.start()
+
+    def push(self) -> None:
+        taken = 0
+        try:
+            while True:
+                self.emit([taken])
+                taken += 1
+        except BadEmit:
+            (self.folder / "taken").write_text(str(taken))
+
+    def process(self, tup: Tuple) -> None: ...
+
+
+class Once(Spout):
+    """Emits nothing: a bolt needs something to read."""
+
+    outputs = ["n"]
+
+    def next_tuple(self) -> None: ...
+
+
+class Processed(Bolt):
+    """Takes its time, and writes down how many it has processed."""
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.folder, self.n = Path(conf["threads.results"]), 0
+
+    def process(self, tup: Tuple) -> None:
+        time.sleep(0.001)
+        self.n += 1
+
+    def cleanup(self) -> None:
+        (self.folder / "processed").write_text(str(self.n))
+
+
+class CutShort(Topology):
+    config = {"threads.results": "", "streamlet.inbox.high.water.tuples": 100}
+    once = Once.spec()
+    endless = Endless.spec(inputs=[once])
+    processed = Processed.spec(inputs=[endless])

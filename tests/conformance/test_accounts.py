@@ -17,7 +17,7 @@ from streamlet.backends.outcome import TuplesLeft
 from tests.command_line import Streamlet
 from tests.conformance import from_threads
 from tests.conformance.early_and_late import HELD, SHARE, Beginnings, Endings
-from tests.conformance.from_threads import FromThreads, LateThread, WithoutWaiting
+from tests.conformance.from_threads import CutShort, FromThreads, LateThread, WithoutWaiting
 from tests.conformance.twice_open import TwiceOpen
 from tests.conformance.untracked_ways import COUNT, Ways
 from tests.patience import PATIENCE_S
@@ -188,6 +188,24 @@ def test_what_other_threads_emit_ack_and_fail_is_all_processed(backend: str, tmp
     assert (numbers.acked, numbers.failed) == (from_threads.COUNT, from_threads.COUNT // 100)
 
 
+@pytest.mark.parametrize(("backend", "workers"), [("inline", None), ("processes", 1), ("processes", 2)])
+def test_a_drain_that_is_cut_short_names_what_other_threads_had_emitted(
+    backend: str, workers: int | None, tmp_path: Path
+) -> None:
+    """What was taken over from them and waits for the loop, too."""
+    with pytest.raises(TuplesLeft, match=r"left [\d,]+ untracked tuples? for ") as caught:
+        streamlet.run(
+            CutShort,
+            backend=backend,
+            workers=workers,
+            seconds=0.5,
+            settings={"threads.results": str(tmp_path)},
+            drain_timeout=0.2,
+        )
+    taken, processed = (int((tmp_path / name).read_text()) for name in ("taken", "processed"))
+    assert taken > 10_000 and processed + sum(caught.value.result.left.values()) == taken
+
+
 @pytest.mark.parametrize("backend", ["inline", "processes"])
 def test_threads_that_are_refused_at_once_and_emit_again_lose_nothing_and_keep_their_order(
     backend: str, tmp_path: Path
@@ -197,7 +215,9 @@ def test_threads_that_are_refused_at_once_and_emit_again_lose_nothing_and_keep_t
     result = streamlet.run(WithoutWaiting, backend=backend, workers=workers_of(backend, 2), settings=conf)
     assert (result.reason, result.drained, result.left) == ("caught_up", True, {})
     refusals = (tmp_path / "refusals").read_text().splitlines()
-    assert len(refusals) > 20 and all("10 such calls were waiting already (0 s for room" in text for text in refusals)
+    assert len(refusals) > 20 and all(
+        "10 tuples of such calls were waiting already (0 s for room" in text for text in refusals
+    )
     assert counted_outside(tmp_path) == result.components["numbers"].acked == from_threads.COUNT
     (seen,) = tmp_path.glob("seen.*")
     numbers = [*map(int, seen.read_text().split())]

@@ -295,7 +295,7 @@ class BoltTask:
             for row in copied:
                 self._emit_handed_over(row, stream, given, None)
 
-        self.calls.put(emit_all, "emit_many")
+        self.calls.put(emit_all, "emit_many", copied)
 
     def _anchors(self, given: Iterable[Any] | Batch | None, routes: StreamRoutes) -> tuple[Tuple | Batch, ...]:
         """Return the anchors of an emit. Raises BadEmit if one of them is done."""
@@ -344,7 +344,9 @@ class BoltTask:
         It is anchored to the tuples that it names, and to nothing else.
         """
         row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
-        self.calls.put(partial(self._emit_handed_over, row, stream, _given_anchors(anchors), direct_task), "emit")
+        self.calls.put(
+            partial(self._emit_handed_over, row, stream, _given_anchors(anchors), direct_task), "emit", [row]
+        )
         return None
 
     def _emit_handed_over(
@@ -391,7 +393,7 @@ class BoltTask:
         if not self.calls.here():
             # Rule: what another thread hands over is checked there, where the caller can be told. On the loop a wrong
             # argument would end the run.
-            self.calls.put(partial(self.ack, _given(tup)), "ack", waits=False)
+            self.calls.put(partial(self.ack, _given(tup)), "ack")
         elif isinstance(tup, Batch):
             acked = settling.ack(tup, self.acks)
             self.stats.acked += acked
@@ -411,7 +413,7 @@ class BoltTask:
         """Fail every tree of a tuple, or of a batch; ``reason`` travels to the spout. Any thread."""
         given, cause = _given(tup), cause_of(self.emitter.component, reason)
         if not self.calls.here():
-            self.calls.put(partial(self._fail_for, given, cause), "fail", waits=False)
+            self.calls.put(partial(self._fail_for, given, cause), "fail")
             return
         self._fail_for(given, cause)
 
@@ -427,7 +429,7 @@ class BoltTask:
         given, cause = _given(tup), cause_of(self.emitter.component, reason, to_dead_letters=True)
         self._check_dead_letters(given)
         if not self.calls.here():
-            self.calls.put(partial(self._fail, given, cause), "dead_letter", waits=False)
+            self.calls.put(partial(self._fail, given, cause), "dead_letter")
             return
         # No failure of the bolt's: it has judged the tuple, so it is not counted with those that end a run.
         self._fail(given, cause)
@@ -745,7 +747,7 @@ class BoltTask:
 
     def hand_over(self, act: Callable[[], None]) -> None:
         """Have the loop make a call of the bolt's, soon. Any thread. Raises BadEmit when the run ends."""
-        self.calls.put(partial(self.call, act), "a function of its own", waits=False)
+        self.calls.put(partial(self.call, act), "a function of its own")
 
     def call(self, act: Callable[[], None]) -> None:
         """Make a call of the bolt's own; treat its error like that of a tick."""

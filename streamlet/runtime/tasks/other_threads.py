@@ -19,10 +19,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from streamlet.base.errors import BadEmit, NoRoom
-from streamlet.runtime.tasks.emitter import Emitter
+from streamlet.runtime.tasks.emitter import Emitter, row_bytes
 
-QUEUE_CALLS = 10_000
-"""Calls that may wait for one task, where no setting says otherwise."""
+QUEUE_ROWS = 10_000
+"""Emitted rows that may wait for one task, where no setting says otherwise."""
+
+QUEUE_BYTES = 64 << 20
+"""Bytes of them, where no setting says otherwise."""
 
 WAIT_S = 30.0
 """Seconds that an emit of another thread may wait for room, where no setting says otherwise."""
@@ -34,13 +37,18 @@ class OtherThreads:
     """What other threads have asked of one worker's tasks. Any thread puts, the loop takes."""
 
     def __init__(
-        self, most: int = QUEUE_CALLS, wait_s: float = WAIT_S, wake: Callable[[], None] = lambda: None
+        self,
+        most: int = QUEUE_ROWS,
+        wait_s: float = WAIT_S,
+        wake: Callable[[], None] = lambda: None,
+        most_bytes: int = QUEUE_BYTES,
     ) -> None:
-        """Set the bounds: ``most`` calls may wait for one task, an emit ``wait_s`` for room.
+        """Set the bounds: ``most`` emitted rows may wait for one task, an emit ``wait_s`` for room.
 
-        0 s: not at all. ``wake`` ends the loop's sleep.
+        0 s: not at all. ``wake`` ends the loop's sleep. ``most_bytes``: of the rows.
         """
         self.most = most
+        self.most_bytes = most_bytes
         self.wait_s = wait_s
         self._mine = threading.RLock()
         self._mine.acquire()
@@ -81,7 +89,11 @@ class TaskCalls:
         self.here = others.here
         self._others = others
         self._component = component
-        self._queue: deque[tuple[TaskCall, bool]] = deque()
+        self._queue: deque[tuple[TaskCall, int, int]] = deque()
+        """Each with its rows, and their bytes."""
+        self.rows = 0
+        """Emitted rows that wait here. Changed under ``OtherThreads.changed``; the loop may look without it."""
+        self._bytes = 0
         self._refusal = ""
 
     def __len__(self) -> int:
@@ -99,11 +111,11 @@ class TaskCalls:
             )
         return emitter.checked(tup, emitter.routes(stream, direct_task))
 
-    def put(self, act: TaskCall, name: str, waits: bool = True) -> None:
-        """Hand a call over to the loop. Any thread but the loop's.
+    def put(self, act: TaskCall, name: str, rows: Sequence[Sequence[Any]] = ()) -> None:
+        """Hand a call, with the rows it emits, over to the loop. Any thread but its own.
 
-        ``waits``: for room, ``OtherThreads.wait_s`` at most. Raises NoRoom when there is none, BadEmit when the run
-        ends, or in a forked process.
+        One with rows waits for room, ``OtherThreads.wait_s`` at most. Raises NoRoom when there is none, BadEmit when
+        the run ends, or in a forked process.
         """
         others = self._others
         if others.is_copy:
@@ -112,22 +124,29 @@ class TaskCalls:
                 "emitted there, nor hears of its acks: hand results back to the worker (a pool's future, a queue), and "
                 f"call {name} there."
             )
+        size = sum(map(row_bytes, rows))
         with others.changed:
-            if waits:
-                others.changed.wait_for(lambda: self._refusal or len(self._queue) < others.most, others.wait_s)
+            if rows:
+                others.changed.wait_for(lambda: self._refusal or not self._is_full, others.wait_s)
             if self._refusal:
                 raise BadEmit(f"{self._component} called {name} on a thread of its own {self._refusal}")
-            if waits and len(self._queue) >= others.most:
+            if rows and self._is_full:
                 raise NoRoom(
-                    f"{self._component} called {name} on a thread of its own, and {others.most:,} such calls were "
-                    f"waiting already ({others.wait_s:g} s for room: streamlet.threads.wait.secs, 0 not to wait). "
+                    f"{self._component} called {name} on a thread of its own, and {self.rows:,} tuples of such calls "
+                    f"were waiting already ({others.wait_s:g} s for room: streamlet.threads.wait.secs, 0 not to wait). "
                     "This one was not taken: emit it again later, or slow down what calls."
                 )
             first = not self._queue
-            self._queue.append((act, waits))
+            self._queue.append((act, len(rows), size))
+            self.rows += len(rows)
+            self._bytes += size
             others.waiting += 1
         if first:
             others.wake()
+
+    @property
+    def _is_full(self) -> bool:
+        return self.rows >= self._others.most or self._bytes >= self._others.most_bytes
 
     def take(self, most: int, emits: bool) -> list[TaskCall]:
         """Return waiting calls, oldest first, for the loop to make. Without ``emits`` it stops at the first emit."""
@@ -135,9 +154,12 @@ class TaskCalls:
         others, queue = self._others, self._queue
         taken: list[TaskCall] = []
         with others.changed:
-            was_full = len(queue) >= others.most
+            was_full = self._is_full
             while queue and len(taken) < most and (emits or not queue[0][1]):
-                taken.append(queue.popleft()[0])
+                act, rows, size = queue.popleft()
+                taken.append(act)
+                self.rows -= rows
+                self._bytes -= size
             others.waiting -= len(taken)
             if was_full:
                 others.changed.notify_all()

@@ -126,7 +126,7 @@ class SpoutTask:
         self._failed_ids: set[Hashable] = set()  # failed, and not acked since
         self._complete: list[Any] = []  # acked before any bolt saw them: no receiver, or tracking is off
         self._emitted_at: dict[int, float] = {}
-        self._now = 0.0
+        self._now = clock.monotonic()
         self.kept_bytes = 0
         """Bytes that the spout kept at the last look, to send them again."""
         self._kept_size = 0.0
@@ -302,7 +302,7 @@ class SpoutTask:
     ) -> list[int] | None:
         """Hand another thread's ``emit`` over to the loop."""
         row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
-        self.calls.put(partial(emit, row, tup_id, stream, direct_task), "emit")
+        self.calls.put(partial(emit, row, tup_id, stream, direct_task), "emit", [row])
         return None
 
     def emit_many_from_other_thread(
@@ -314,7 +314,7 @@ class SpoutTask:
     ) -> None:
         """Hand another thread's ``emit_many`` over to the loop."""
         rows = [self.calls.row(self.emitter, values, stream, None, False) for values in tuples]
-        self.calls.put(partial(emit_many, rows, tup_id, stream), "emit_many")
+        self.calls.put(partial(emit_many, rows, tup_id, stream), "emit_many", rows)
 
     def emit_each_from_other_thread(
         self, emit_each: Callable[..., bool], rows: list[Sequence[Any]] | Columns, ids: Sequence[Hashable]
@@ -323,7 +323,7 @@ class SpoutTask:
         self._compare(rows, ids)
         # As one call, and after all rows were looked at: else a bad one, or no room, would come after some were taken.
         copied = [self.calls.row(self.emitter, row, None, None, False) for row in rows]
-        self.calls.put(partial(emit_each, copied, ids), "emit_each")
+        self.calls.put(partial(emit_each, copied, ids), "emit_each", copied)
 
     def _open(self, rows: Sequence[tuple[Outbox, list[Any]]], tup_id: Hashable | None, stream: str) -> None:
         self.emits += 1

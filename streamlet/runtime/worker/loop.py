@@ -155,7 +155,10 @@ class WorkerLoop:
         """The bolts that rested when the order of the inbox was chosen."""
         self._other_workers = frozenset(range(shared.plan.workers)) - {shared.worker}
         self.other_threads = OtherThreads(
-            shared.conf["streamlet.threads.queue.max"], shared.conf["streamlet.threads.wait.secs"], self.wake
+            shared.conf["streamlet.threads.queue.max"],
+            shared.conf["streamlet.threads.wait.secs"],
+            self.wake,
+            memory // 8,
         )
         self.stopped = False
         self.timers = Timers()
@@ -212,13 +215,7 @@ class WorkerLoop:
         period_s = spout.spout.timer_interval_s
         if period_s is not None:
             on_timer = partial(self.ledgers.guard, spout, "on_timer", spout.spout.on_timer)
-            try:
-                self.timers.every(period_s, on_timer, now)
-            except (TypeError, ValueError):
-                raise ComponentFailed(
-                    f"The spout {name} has timer_interval_s = {period_s!r}. It is the seconds between calls of "
-                    "on_timer, more than 0; None is for no calls."
-                ) from None
+            self._call_every(period_s, on_timer, f"The spout {name}", now)
 
     def _can_watch(self, name: str, descriptor: int) -> bool:
         """Tell whether the loop can sleep on a spout's descriptor. Raises ComponentFailed if it is none."""
@@ -241,7 +238,17 @@ class WorkerLoop:
             self.timers.every(period_s, partial(self.tick, live, period_s), now)
         assert isinstance(live.component, Bolt)
         if live.component.timer_interval_s is not None:
-            self.timers.every(live.component.timer_interval_s, partial(self._on_timer, live), now)
+            name = f"The bolt {live.plan.component}"
+            self._call_every(live.component.timer_interval_s, partial(self._on_timer, live), name, now)
+
+    def _call_every(self, period_s: float, on_timer: Callable[[], None], whose: str, now: float) -> None:
+        try:
+            self.timers.every(period_s, on_timer, now)
+        except (TypeError, ValueError):
+            raise ComponentFailed(
+                f"{whose} has timer_interval_s = {period_s!r}. It is the seconds between calls of on_timer, more than "
+                "0; None is for no calls."
+            ) from None
 
     def pause(self, reason: str) -> None:
         """Keep spouts from emitting until every reason is gone."""
@@ -325,6 +332,8 @@ class WorkerLoop:
                 counts[self._component_of(work.run.target)] += work.run.roots[-work.left :].count(0)
         for run in self.departures.staying():
             counts[self._component_of(run.target)] += len(run.untracked().roots)
+        for live in self.tasks.values():  # what their threads emitted is in no queue of a reader yet
+            counts[live.plan.component] += live.run.calls.rows
         return {component: count for component, count in counts.items() if count}
 
     def left_over(self, settled: bool) -> dict[str, int]:
@@ -334,6 +343,7 @@ class WorkerLoop:
         """
         for step in range(self.quiet, self.quiet_steps):
             self.be_quiet(step + 1)  # what a bolt keeps until its next tick is counted, too
+        self._make_last_calls()
         for live in self.tasks.values():
             self._collect(live)
         self._flush()
@@ -341,6 +351,16 @@ class WorkerLoop:
             self.links.finish(FINISH_LINKS_S)
             self._receive()
         return self.untracked_waiting()
+
+    def _make_last_calls(self) -> None:
+        """Make what calls of other threads are left, past all marks: emits are counted where they were for."""
+        self._refuse_calls(object, "after the run had closed. It was not taken.")
+        for live in self.tasks.values():
+            for act in live.run.calls.take(live.run.calls.rows + len(live.run.calls), emits=True):
+                if isinstance(live.run, SpoutTask):
+                    self.ledgers.guard(live.run, "emit", act)
+                else:
+                    act()
 
     def _component_of(self, task_id: int) -> str:
         return self.plan.tasks[task_id - 1].component

@@ -121,6 +121,14 @@ def test_a_spout_that_cannot_be_watched_or_timed_is_named(streamlet, backend: st
 
 
 @backends
+def test_a_bolt_that_cannot_be_timed_is_named(streamlet, backend: str) -> None:
+    done = streamlet("run", streamlet.write(made(sink="timer_interval_s = 0")), "--backend", backend)
+    told = " ".join(done.stderr.split())
+    assert done.returncode == 1 and "a bug in streamlet" not in told and "Traceback" not in told
+    assert "The bolt sink has timer_interval_s = 0. It is the seconds between calls of on_timer, more than 0" in told
+
+
+@backends
 @pytest.mark.parametrize("method", ["fileno", "caught_up", "partition_status"])
 def test_a_spout_whose_question_raises_is_named_with_its_method(streamlet, backend: str, method: str) -> None:
     """What streamlet asks a spout beside its tuples is the user's code, too."""

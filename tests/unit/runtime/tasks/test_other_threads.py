@@ -13,6 +13,8 @@ from streamlet.base.errors import BadEmit, NoRoom
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from tests.patience import PATIENCE_S
 
+ROW = [["n"]]
+
 
 def elsewhere(act: Callable[[], bool]) -> bool:
     with ThreadPoolExecutor(1) as pool:
@@ -32,7 +34,7 @@ def test_the_calls_of_each_thread_keep_their_order() -> None:
 
     def put(thread: int) -> None:
         for n in range(2000):
-            calls.put(partial(made.append, (thread, n)), "emit")
+            calls.put(partial(made.append, (thread, n)), "emit", ROW)
 
     threads = [threading.Thread(target=put, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -46,8 +48,8 @@ def test_the_calls_of_each_thread_keep_their_order() -> None:
 
 def test_an_emit_waits_for_room_and_goes_on_when_there_is() -> None:
     calls = TaskCalls(OtherThreads(most=1, wait_s=PATIENCE_S), "bolt")
-    calls.put(nothing, "emit")
-    waiting = threading.Thread(target=calls.put, args=(nothing, "emit"))
+    calls.put(nothing, "emit", ROW)
+    waiting = threading.Thread(target=calls.put, args=(nothing, "emit", ROW))
     waiting.start()
     assert len(calls) == 1
     assert len(calls.take(10, emits=True)) == 1
@@ -57,17 +59,19 @@ def test_an_emit_waits_for_room_and_goes_on_when_there_is() -> None:
 
 def test_an_emit_that_may_not_wait_is_refused_by_name_and_acks_always_have_room() -> None:
     calls = TaskCalls(OtherThreads(most=1, wait_s=0.0), "store")
-    calls.put(nothing, "emit")
-    with pytest.raises(NoRoom, match=r"store called emit on a thread of its own, and 1 such calls.*not taken"):
-        calls.put(nothing, "emit")
-    calls.put(nothing, "ack", waits=False)
+    calls.put(nothing, "emit", ROW)
+    with pytest.raises(
+        NoRoom, match=r"store called emit on a thread of its own, and 1 tuples of such calls.*not taken"
+    ):
+        calls.put(nothing, "emit", ROW)
+    calls.put(nothing, "ack")
     assert len(calls) == 2
 
 
 def test_above_the_marks_acks_are_taken_and_emits_are_left_in_their_order() -> None:
     calls, made = TaskCalls(OtherThreads(), "bolt"), list[str]()
-    for name, waits in (("ack", False), ("emit", True), ("fail", False)):
-        calls.put(partial(made.append, name), name, waits)
+    for name, rows in (("ack", ()), ("emit", ROW), ("fail", ())):
+        calls.put(partial(made.append, name), name, rows)
     for emits in (False, True):
         for act in calls.take(10, emits):
             act()
@@ -79,21 +83,21 @@ def test_the_loop_is_woken_by_the_first_call_of_a_task() -> None:
     others = OtherThreads(wake=lambda: woken.append(True))
     one, two = TaskCalls(others, "one"), TaskCalls(others, "two")
     for calls in (one, one, two):
-        calls.put(nothing, "emit")
+        calls.put(nothing, "emit", ROW)
     assert len(woken) == 2 and others.waiting == 3
     one.take(1, emits=True)
     one.take(1, emits=True)
-    one.put(nothing, "emit")
+    one.put(nothing, "emit", ROW)
     assert len(woken) == 3
 
 
 def test_what_waits_for_room_is_refused_when_the_run_ends_and_what_is_queued_is_still_taken() -> None:
     calls, heard = TaskCalls(OtherThreads(most=1, wait_s=PATIENCE_S), "bolt"), list[str]()
-    calls.put(nothing, "emit")
+    calls.put(nothing, "emit", ROW)
 
     def put() -> None:
         with pytest.raises(BadEmit) as caught:
-            calls.put(nothing, "emit")
+            calls.put(nothing, "emit", ROW)
         heard.append(str(caught.value))
 
     waiting = threading.Thread(target=put)
@@ -102,5 +106,16 @@ def test_what_waits_for_room_is_refused_when_the_run_ends_and_what_is_queued_is_
     waiting.join(PATIENCE_S)
     assert heard == ["bolt called emit on a thread of its own after the run had closed."]
     with pytest.raises(BadEmit):
-        calls.put(nothing, "ack", waits=False)
+        calls.put(nothing, "ack")
     assert len(calls.take(10, emits=True)) == 1
+
+
+def test_rows_are_bounded_by_their_number_and_by_their_bytes() -> None:
+    calls = TaskCalls(OtherThreads(most=100, wait_s=0.0, most_bytes=10_000), "store")
+    calls.put(nothing, "emit", [["x" * 20_000]])  # one has room, however large
+    with pytest.raises(NoRoom):
+        calls.put(nothing, "emit", ROW)
+    assert calls.rows == 1 and calls.take(1, emits=True) and calls.rows == 0
+    calls.put(nothing, "emit_many", ROW * 100)
+    with pytest.raises(NoRoom):
+        calls.put(nothing, "emit", ROW)

@@ -20,6 +20,7 @@ from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Targe
 from streamlet.runtime.tasks.in_hand import message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.spout_task import FEW, SpoutTask
+from streamlet.runtime.tasks.task_stats import percentile_ms
 from streamlet.tracking.census import CensusResult
 from streamlet.tracking.roots import are_one_set, entry_of
 from streamlet.tracking.window import PendingWindow
@@ -59,10 +60,12 @@ class Rig:
         max_pending: int = 100,
         streams: Any = None,
         spout: Any = None,
+        began_s: float = 0.0,
         **more: Any,
     ) -> None:
         self.spout: Any = spout or Scripted()
         self.clock = ManualClock()
+        self.clock.advance(began_s)
         self.boxes = [Outbox(1, 9 + n, "default") for n in range(readers)]
         targets = [Target(Grouping.SHUFFLE, (), (box,), ()) for box in self.boxes]
         routes = [StreamRoutes(s, targets, lambda: 0.0) for s in streams or [Stream(["v"])]]
@@ -111,6 +114,16 @@ def test_each_tuple_with_an_id_is_a_tree_and_is_heard_of_once() -> None:
     rig.ack_all([one, two])
     assert rig.spout.heard == [("ack", "b"), ("fail", "a")]
     assert (rig.task.stats.emitted, rig.task.stats.acked, rig.task.stats.failed) == (2, 1, 1)
+
+
+def test_a_tuple_that_is_emitted_before_the_first_turn_is_as_old_as_it_is() -> None:
+    """As in ``initialize``: counted from the clock's zero, its latency would be the machine's uptime."""
+    rig = Rig(began_s=5000.0, max_pending=1000)
+    for n in range(500):  # some of them are measured
+        rig.spout.emit([n], n)
+    rig.task.apply_acks([(root, edge) for root, edge, _ in rig.emitted()], rig.clock.monotonic() + 0.5)
+    p99_ms = percentile_ms(rig.task.stats.snapshot()["latency"], 0.99)
+    assert p99_ms is not None and p99_ms < 1000
 
 
 def test_a_tuple_without_an_id_is_not_tracked() -> None:
