@@ -46,6 +46,9 @@ def remedy_for(error: BaseException) -> str:
     if given is None or called is None or not cls.__module__.startswith("streamlet."):
         return ""
     takes = [name for name in _parameters(called) if name != "self"]
+    elsewhere: Mapping[str, str] = getattr(cls, "ELSEWHERE", {})
+    if given in elsewhere:
+        return f"It is called {elsewhere[given]} here."
     return nearest(given, takes, f"It takes {', '.join(takes)}.")
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.errors import SettingError, refuse_all
@@ -147,6 +147,18 @@ class SpoutConfig(SecuritySettings):
     client_rack: str = ""
     """Where the workers stand, as ``broker.rack`` names it: a leader may then name a replica there to read from
     (KIP-392). Empty: records come from leaders."""
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        "group_id": "id",
+        "bootstrap_servers": "hosts, with KafkaHosts around the addresses,",
+        "auto_offset_reset": "start_offset",
+        "first_poll_offset_strategy": "start_offset",
+        "offset_commit_period_ms": "state_update_interval_ms",
+        "auto_commit_interval_ms": "state_update_interval_ms",
+        "max_poll_records": "records_per_turn",
+        "translator": "scheme",
+    }
+    """What Kafka's clients and storm-kafka-client call some of these settings."""
 
     def __post_init__(self) -> None:
         self._check_topics()

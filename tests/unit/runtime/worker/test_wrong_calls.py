@@ -15,6 +15,7 @@ from tests.unit.runtime.worker.test_loading import put
     ("line", "said"),
     [
         ("SpoutConfig(hosts=KafkaHosts('h:1'), topik='x')", "Did you mean 'topic'?"),
+        ("SpoutConfig(hosts=KafkaHosts('h:1'), topic='x', group_id='g')", "It is called id here."),
         ("Enrich.spec(parallelism=4)", "It takes name, inputs, par, config, outputs."),
         ("Enrich.spec(input=[])", "Did you mean 'inputs'?"),
         ("KafkaSpout.spec(confg=1)", "Did you mean 'config'?"),
