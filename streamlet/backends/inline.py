@@ -98,8 +98,10 @@ class InlineBackend:
                 reason, drained = self._drain(loop, request.conf, reason, stop)
                 left = loop.left_over(settled=True)
                 clean = True
-            except StreamletError:
+            except StreamletError as error:
                 loop.finish_open_trees()
+                if loop.ledgers.failure is not None:  # the first reason counts
+                    raise loop.ledgers.failure from error
                 raise
             except (Exception, KeyboardInterrupt):
                 raise

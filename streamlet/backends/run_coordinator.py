@@ -355,6 +355,8 @@ class RunCoordinator:
             channel.send(self._plan_for(worker, epoch))
             if self.paused:
                 channel.send(messages.Paused(self.paused))
+            if self.supervisor.ending is not None:  # it was started before: it reads nothing new
+                channel.send(messages.Pause())
 
     def _keep_code(self) -> Code:
         """Copy the code of the run beside its other files. Raises BadInput where there is no room."""
@@ -587,7 +589,7 @@ class RunCoordinator:
             drain_s = self.supervisor.drain_if_asked_now_s
             self._say(
                 "error",
-                f"A spout ends the run. What is under way is worked off first, for at most {drain_s:g} s.",
+                f"{failed.message} What is under way is worked off first, for at most {drain_s:g} s.",
                 worker,
                 epoch,
             )

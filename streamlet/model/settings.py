@@ -415,7 +415,7 @@ STORMS_SETTINGS = {
     "topology.multilang.serializer": _CHILD,
     "topology.worker.max.heap.size.mb": "What tuples may take in a worker is streamlet.worker.memory.bytes.",
     "topology.backpressure.enable": "Back-pressure is always on: topology.max.spout.pending bounds what is open.",
-    "topology.eventlogger.executors": "There is no event logger: topology.debug and the log show tuples.",
+    "topology.eventlogger.executors": "There is no event logger: a bolt that logs its tuples shows them.",
     "topology.fall.back.on.java.serialization": "There is no Java: `streamlet docs reference` says what travels.",
     "topology.kryo.register": "There is no Java: `streamlet docs reference` says which values travel.",
     "topology.max.task.parallelism": "Tasks are counted by par, in each line of the topology.",
@@ -425,7 +425,7 @@ STORMS_SETTINGS = {
     "topology.state.checkpoint.interval.ms": "There are no stateful bolts: `streamlet docs counts-that-survive` shows "
     "what takes their place.",
     "topology.worker.logwriter.childopts": _CHILD,
-    "topology.sleep.spout.wait.strategy.time.ms": "A spout with nothing to emit is asked again at growing pauses.",
+    "topology.sleep.spout.wait.strategy.time.ms": "A spout with nothing to emit is asked each ms, or by its fileno().",
     "nimbus.seeds": "There is no Nimbus: `streamlet run FILE` runs the topology.",
     "nimbus.host": "There is no Nimbus: `streamlet run FILE` runs the topology.",
 }

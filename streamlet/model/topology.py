@@ -119,8 +119,9 @@ def _check_names(topology: str, namespace: Mapping[str, Any]) -> None:
 
 def _forgotten(topology: type, specs: Mapping[str, ComponentSpec]) -> tuple[tuple[str, str], ...]:
     """Return the lines that name a component without ``.spec()``, with its class."""
-    # Rule: a component's class in a topology's body is a line that lacks its spec, unless the class is defined in that
-    # body and a spec there uses it. Left out in silence, `store = Store` would have records committed unprocessed.
+    # Rule: a component's class in a topology's body is a line that lacks its spec, unless it has a class's name and a
+    # spec there uses it: it was defined in that body, or chosen there. Left out in silence, `store = Store` would have
+    # records committed unprocessed.
     used = {base for spec in specs.values() for base in spec.cls.__mro__}
     found: dict[str, str] = {}
     for owner in reversed(topology.__mro__):
@@ -129,7 +130,7 @@ def _forgotten(topology: type, specs: Mapping[str, ComponentSpec]) -> tuple[tupl
             cls = _component_class(value)
             if cls is None or name in specs:
                 continue
-            if cls is not value or cls not in used or cls.__qualname__ != f"{owner.__qualname__}.{name}":
+            if cls is not value or cls not in used or not name[:1].isupper():
                 found[name] = cls.__name__
     return tuple(found.items())
 

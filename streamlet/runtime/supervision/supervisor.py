@@ -364,6 +364,9 @@ class Supervisor:
             return []
         self.ending = reason
         self._ended_s = now
+        # Rule: nobody is started while the run ends. A replacement would read, and its trees be open at the end.
+        for worker in self.workers.values():
+            worker.restart_at = None
         self._processed = self._processed_by_all()
         self._deadline = self._drained_by(now)
         # Nothing has flowed yet, so nothing is to be drained, and workers that still start could not answer.

@@ -295,7 +295,7 @@ class BoltTask:
             for row in copied:
                 self._emit_handed_over(row, stream, given, None)
 
-        self.calls.put(emit_all, "emit_many", copied)
+        self.calls.put(emit_all, "emit_many", copied, tracked=_are_tracked(given))
 
     def _anchors(self, given: Iterable[Any] | Batch | None, routes: StreamRoutes) -> tuple[Tuple | Batch, ...]:
         """Return the anchors of an emit. Raises BadEmit if one of them is done."""
@@ -344,9 +344,9 @@ class BoltTask:
         It is anchored to the tuples that it names, and to nothing else.
         """
         row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
-        self.calls.put(
-            partial(self._emit_handed_over, row, stream, _given_anchors(anchors), direct_task), "emit", [row]
-        )
+        given = _given_anchors(anchors)
+        act = partial(self._emit_handed_over, row, stream, given, direct_task)
+        self.calls.put(act, "emit", [row], tracked=_are_tracked(given))
         return None
 
     def _emit_handed_over(
@@ -799,6 +799,10 @@ class BoltTask:
 def _given(tup: Tuple | TupleId | Batch) -> Tuple | Batch:
     """Return the tuple or batch that is meant. Raises TypeError."""
     return tup if isinstance(tup, Batch) else tuple_of(tup)
+
+
+def _are_tracked(anchors: Sequence[Tuple | Batch]) -> bool:
+    return any(anchor.root for anchor in anchors)
 
 
 def _given_anchors(anchors: Iterable[Any] | Batch | None) -> tuple[Tuple | Batch, ...]:

@@ -23,12 +23,10 @@ from streamlet.runtime.tasks.user_errors import spout_failed
 from streamlet.tracking.roots import owner_task
 from streamlet.tracking.shared_roots import Root, spread
 
-_ASKED = frozenset(
-    {"next_tuple", "may_send", "on_timer", "on_drain", "kept_bytes", "activate", "deactivate", "pause_parts", "emit"}
-)
-"""Calls that a spout may be spared."""
-_HEARD = frozenset({"ack", "fail"})
-"""Calls that tell it how its trees end."""
+_ASKED = frozenset({"next_tuple", "may_send", "on_timer", "kept_bytes", "activate", "deactivate", "pause_parts"})
+"""Calls that a spout is spared once it is retired."""
+_HEARD = frozenset({"ack", "fail", "on_drain", "emit"})
+"""Calls that it still gets: how its trees end, and what its threads emitted before."""
 
 
 class Ledgers:
@@ -225,6 +223,7 @@ class Ledgers:
             failure.__cause__ = None if failure is error else error
             self.failure = self.failure or failure
             spout.retired, spout.active = True, False
+            spout.calls.refuse("after it had raised, and the run ends by that. It was not taken.")
             return None
         finally:
             self._in_hand.clear()

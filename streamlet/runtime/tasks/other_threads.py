@@ -89,10 +89,12 @@ class TaskCalls:
         self.here = others.here
         self._others = others
         self._component = component
-        self._queue: deque[tuple[TaskCall, int, int]] = deque()
-        """Each with its rows, and their bytes."""
+        self._queue: deque[tuple[TaskCall, int, int, int]] = deque()
+        """Each with its rows, how many of them nobody tracks, and the bytes of all."""
         self.rows = 0
         """Emitted rows that wait here. Changed under ``OtherThreads.changed``; the loop may look without it."""
+        self.untracked = 0
+        """Those of them that no tree knows: dropped, nobody would send them again."""
         self._bytes = 0
         self._refusal = ""
 
@@ -111,7 +113,7 @@ class TaskCalls:
             )
         return emitter.checked(tup, emitter.routes(stream, direct_task))
 
-    def put(self, act: TaskCall, name: str, rows: Sequence[Sequence[Any]] = ()) -> None:
+    def put(self, act: TaskCall, name: str, rows: Sequence[Sequence[Any]] = (), *, tracked: bool = False) -> None:
         """Hand a call, with the rows it emits, over to the loop. Any thread but its own.
 
         One with rows waits for room, ``OtherThreads.wait_s`` at most. Raises NoRoom when there is none, BadEmit when
@@ -137,8 +139,10 @@ class TaskCalls:
                     "This one was not taken: emit it again later, or slow down what calls."
                 )
             first = not self._queue
-            self._queue.append((act, len(rows), size))
+            untracked = 0 if tracked else len(rows)
+            self._queue.append((act, len(rows), untracked, size))
             self.rows += len(rows)
+            self.untracked += untracked
             self._bytes += size
             others.waiting += 1
         if first:
@@ -156,9 +160,10 @@ class TaskCalls:
         with others.changed:
             was_full = self._is_full
             while queue and len(taken) < most and (emits or not queue[0][1]):
-                act, rows, size = queue.popleft()
+                act, rows, untracked, size = queue.popleft()
                 taken.append(act)
                 self.rows -= rows
+                self.untracked -= untracked
                 self._bytes -= size
             others.waiting -= len(taken)
             if was_full:

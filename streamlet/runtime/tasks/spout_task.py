@@ -302,8 +302,11 @@ class SpoutTask:
     ) -> list[int] | None:
         """Hand another thread's ``emit`` over to the loop."""
         row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
-        self.calls.put(partial(emit, row, tup_id, stream, direct_task), "emit", [row])
+        self.calls.put(partial(emit, row, tup_id, stream, direct_task), "emit", [row], tracked=self._tracks(tup_id))
         return None
+
+    def _tracks(self, tup_id: Hashable | None) -> bool:
+        return self.tracked and tup_id is not None
 
     def emit_many_from_other_thread(
         self,
@@ -314,7 +317,7 @@ class SpoutTask:
     ) -> None:
         """Hand another thread's ``emit_many`` over to the loop."""
         rows = [self.calls.row(self.emitter, values, stream, None, False) for values in tuples]
-        self.calls.put(partial(emit_many, rows, tup_id, stream), "emit_many", rows)
+        self.calls.put(partial(emit_many, rows, tup_id, stream), "emit_many", rows, tracked=self._tracks(tup_id))
 
     def emit_each_from_other_thread(
         self, emit_each: Callable[..., bool], rows: list[Sequence[Any]] | Columns, ids: Sequence[Hashable]
@@ -323,7 +326,7 @@ class SpoutTask:
         self._compare(rows, ids)
         # As one call, and after all rows were looked at: else a bad one, or no room, would come after some were taken.
         copied = [self.calls.row(self.emitter, row, None, None, False) for row in rows]
-        self.calls.put(partial(emit_each, copied, ids), "emit_each", copied)
+        self.calls.put(partial(emit_each, copied, ids), "emit_each", copied, tracked=self.tracked)
 
     def _open(self, rows: Sequence[tuple[Outbox, list[Any]]], tup_id: Hashable | None, stream: str) -> None:
         self.emits += 1

@@ -333,7 +333,7 @@ class WorkerLoop:
         for run in self.departures.staying():
             counts[self._component_of(run.target)] += len(run.untracked().roots)
         for live in self.tasks.values():  # what their threads emitted is in no queue of a reader yet
-            counts[live.plan.component] += live.run.calls.rows
+            counts[live.plan.component] += live.run.calls.untracked
         return {component: count for component, count in counts.items() if count}
 
     def left_over(self, settled: bool) -> dict[str, int]:

@@ -116,7 +116,7 @@ class Worker:
         self.numbers = messages.Beat({}, [], 0, 0)
         """Written by the loop, sent by the control thread; replaced as a whole."""
         self.reported: messages.State | None = None
-        self.clean = self.settled = self.initialized = False
+        self.clean = self.settled = self.initialized = self._failure_reported = False
         self.server: LinkServer | None = None
         self._tls = _tls_of(plan.certificate)
         self.over = threading.Event()
@@ -255,18 +255,22 @@ class Worker:
     def _turn(self) -> None:
         assert self.collector is not None
         loop, collect_if_due, sleep_s = self.loop, self.collector.collect_if_due, 0.0
-        reported = False
         while not loop.stopped:
             sleep_s = loop.turn(sleep_s)
             collect_if_due()
-            failure = loop.ledgers.failure
-            if failure is not None and not reported:
-                reported = True
-                self._report_failed(failure, failure.exit_status, drains=True)
+            if loop.ledgers.failure is not None:
+                self._report_retired()
             # Only a worker that is about to sleep can have come to an end. The turns of a busy one do not count open
             # trees.
             if sleep_s > 0:
                 self._report_state()
+
+    def _report_retired(self) -> None:
+        """Report the error that retired a spout, once."""
+        failure = self.loop.ledgers.failure
+        if failure is not None and not self._failure_reported:
+            self._failure_reported = True
+            self._report_failed(failure, failure.exit_status, drains=True)
 
     def _report_state(self) -> None:
         """Report the last tree done or the end reached at once: heartbeats are too slow."""
@@ -323,7 +327,12 @@ class Worker:
         )
 
     def _close(self) -> int:
-        left = self.loop.left_over(self.settled)
+        try:
+            left = self.loop.left_over(self.settled)
+        except StreamletError as error:  # of a last tick: what others keep is still to be closed
+            self._report_failed(error, error.exit_status, drains=True)
+            left = self.loop.untracked_waiting()
+        self._report_retired()  # a spout may raise at the last acks, too
         raised = self.loop.close(self.clean)
         try:
             self._note_numbers()  # after the spouts' last commit: the last numbers count it

@@ -459,6 +459,19 @@ def test_a_class_that_is_defined_in_the_body_of_its_topology_is_no_forgotten_lin
     assert only(validate(Made.__topology__, imported=False)).component == "Unused"
 
 
+def test_a_class_that_is_chosen_in_the_body_is_no_forgotten_line_and_a_second_line_of_a_class_is() -> None:
+    class Chosen(Topology):
+        lines = Lines.spec()
+        Store = Count if Lines else Split
+        store = Store.spec(inputs=[lines])
+
+    assert not validate(Chosen.__topology__, imported=False)
+    assert (
+        "store is the class Count"
+        in only(problems(lines=Lines.spec(), count=Count.spec(inputs=["lines"]), store=Count)).message
+    )
+
+
 def test_a_spout_that_no_bolt_reads_is_warned_of() -> None:
     (warning,) = unread_spouts(topology(lines=Lines.spec()))
     assert "No bolt reads the spout lines" in warning

@@ -8,14 +8,15 @@ import os
 import selectors
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from streamlet import Bolt, Spout, Topology, Tuple
 from streamlet.base.clock import ManualClock
-from streamlet.base.errors import ValueCannotTravel
+from streamlet.base.errors import BadEmit, ValueCannotTravel
 from streamlet.components.spout import FailReason
 from streamlet.model.paused import PausedPart
 from streamlet.runtime.links import links as links_module
@@ -544,3 +545,34 @@ def test_a_spout_that_may_emit_nothing_new_is_told_of(caplog: pytest.LogCaptureF
         one.clock.advance(1.0)
         one.loop.turn()
         assert not one.spout.holds_back
+
+
+def from_another_thread(act: Callable[[], object]) -> None:
+    """Call it on a thread of its own, to its end."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(act).result(PATIENCE_S)
+
+
+def test_what_threads_of_a_retired_spout_had_emitted_travels_and_no_more_is_taken() -> None:
+    with rig(0, workers=1) as one:
+        one.loop.ledgers.retires = True
+        from_another_thread(lambda: [one.spout.emit([n]) for n in range(5)])
+        one.spout.next_tuple = lambda: 1 / 0
+        one.loop.ledgers.guard(one.loop.spouts[SPOUT], "next_tuple", one.spout.next_tuple)
+        assert isinstance(one.loop.ledgers.failure, ComponentFailed)
+        with pytest.raises(BadEmit, match="after it had raised"):
+            from_another_thread(lambda: one.spout.emit([9]))
+        one.loop.turn()
+        one.loop.turn()
+        assert one.bolt.seen == [0, 1, 2, 3, 4]
+
+
+def test_of_what_threads_had_emitted_only_untracked_tuples_count_as_left() -> None:
+    """A tree knows the others, and its spout replays them."""
+    with rig(0, workers=1) as one:
+        from_another_thread(lambda: one.bolt.emit([1], anchors=[Tuple([0], root=7, edge=1)]))
+        from_another_thread(lambda: one.spout.emit([2], tup_id="a"))
+        assert one.loop.untracked_waiting() == {}
+        from_another_thread(lambda: one.bolt.emit([3]))
+        from_another_thread(lambda: one.spout.emit([4]))
+        assert sum(one.loop.untracked_waiting().values()) == 2

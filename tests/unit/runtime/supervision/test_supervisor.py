@@ -290,6 +290,14 @@ def hear_all(supervisor: Supervisor, now: float) -> None:
         supervisor.heard(index, worker.epoch, now)
 
 
+def test_nobody_is_started_while_the_run_ends() -> None:
+    """A replacement that was due would read on, and its trees be open at the end."""
+    supervisor = running()
+    supervisor.gone(1, 1, "was killed by SIGKILL", 10.0)
+    supervisor.end("failed", 10.01)
+    assert not any(isinstance(one, Start) for at in (10.2, 11.0, 13.0) for one in supervisor.tick(at))
+
+
 def test_what_a_run_keeps_does_not_grow_with_its_deaths_and_lost_links() -> None:
     """4 000 deaths, each on a tuple of its own, and 4 000 lost links: a run of months."""
     supervisor = running(3, limits=Limits(restarts=50), tasks={1: "numbers", 2: "sink"})
