@@ -7,7 +7,7 @@ it without a letter would lose it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from typing import Any
 
 from streamlet.bolts.kafka.errors import LetterRefused, LetterTopicGone
@@ -55,17 +55,23 @@ class LetterTopics:
         for topic in dict.fromkeys(row[0] for row in batch.rows):
             self._since_s.pop(topic, None)
 
-    def check(self, now_s: float, ask: Callable[[str], object], connections: Callable[[], str]) -> None:
-        """Raise LetterTopicGone for a topic that the brokers do not know. ``ask`` raises what it knows of one."""
+    def check(self, now_s: float, ask: Callable[[str], Sized], connections: Callable[[], str]) -> None:
+        """Raise LetterTopicGone for a topic that the brokers do not know.
+
+        ``ask`` returns its partitions, none of one that is gone by now, or raises what it knows of it.
+        """
         # An abort does not end the wait, and each attempt comes here again: without this it would go on for ever.
         for topic, since_s in self._since_s.items():
             if now_s - since_s < GONE_S:
                 continue
+            gone: Exception | None = None
             try:
-                ask(topic)
+                known = len(ask(topic))
             except UnknownTopicOrPartition as error:
-                raise LetterTopicGone(topic, now_s - since_s, connections()) from error
+                known, gone = 0, error
             except KafkaError:
                 continue  # the brokers do not answer: that passes
+            if not known:
+                raise LetterTopicGone(topic, now_s - since_s, connections()) from gone
             self._since_s[topic] = now_s
             return

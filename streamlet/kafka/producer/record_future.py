@@ -69,12 +69,17 @@ class SenderThread(threading.Thread):
         self._holds_lock = holds_lock
         self._pid = os.getpid()
 
+    @property
+    def is_of_parent(self) -> bool:
+        """Whether this process is a fork of its own: it does not run here, and nothing of it will end."""
+        return os.getpid() != self._pid
+
     def check_wait(self) -> None:
         """Raise IllegalProducerState in a thread that would wait for itself.
 
         That is this one, and one that holds its producer's lock. Raise ProducerClosed in a forked child.
         """
-        if os.getpid() != self._pid:
+        if self.is_of_parent:
             raise ProducerClosed(
                 "get() of a record that is still open was called in a fork of its process: only the parent hears how "
                 "it ends. Wait for it there, or before the fork."

@@ -242,7 +242,7 @@ class Sender:
         A thread that does not even do that (a callback that does not return, a name that is looked up) is named in
         the log and left alone: nothing of ours may hang.
         """
-        if self._joined(limit_s):
+        if self._thread.is_of_parent or self._joined(limit_s):
             return
         with self.lock:
             self.forced = True

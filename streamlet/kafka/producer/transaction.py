@@ -441,6 +441,11 @@ class TransactionManager:
         if fault is not None:
             self._handle(asked, fault, now_s, what)
             return
+        if asked.kind is RequestKind.COMMIT_OFFSETS and self._offsets[0].offsets:
+            # An offset that the answer leaves out is not stored: without it the commit would be less than was asked.
+            self.trouble = MalformedFrame(f"The answer says nothing of the offset of {min(self._offsets[0].offsets)}.")
+            self._back_off(now_s)
+            return
         self._tries = 0
         self.trouble = None
         if asked.kind is RequestKind.FIND_COORDINATOR:
@@ -453,9 +458,6 @@ class TransactionManager:
             self._initialized(response.producer_id, response.producer_epoch)
         elif asked.kind is RequestKind.ADD_OFFSETS and self._offsets:
             self._offsets[0].added = True
-        elif asked.kind is RequestKind.COMMIT_OFFSETS and self._offsets[0].offsets:
-            # An offset that the answer leaves out is not stored: without it the commit would be less than was asked.
-            self._back_off(now_s)
         elif asked.kind is RequestKind.COMMIT_OFFSETS:
             self._offsets.pop(0).result.settle()
         elif asked.kind is RequestKind.END:

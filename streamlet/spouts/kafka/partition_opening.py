@@ -453,6 +453,9 @@ class PartitionOpener:
         lost, counts = decision.lost, self._counts_of(partition, topic_id)
         if decision.reason is not Reason.BELOW_START:
             counts.cut(lost)
+            # Rule: fresh counters behind a cut. The manager of the old log may hear of its records late, and what it
+            # notes of an offset must not count for the record that stands there now.
+            self.counts[partition] = PartitionCounters(topic_id, counts)
         elif lost is not None:
             counts.retired(lost)
         # Of a log that is gone only what a fetch has seen is known.

@@ -348,6 +348,10 @@ class KafkaSpout(Spout):
             self._exactly_once.acked(number, now)
         if attempt.phase is AttemptPhase.CLOSING:
             attempt.poll(now)
+        # Rule: a turn ends with its epoch. One lasts for many calls, and what it emitted after END would be in a
+        # transaction whose offsets stop before it.
+        if not attempt.may_emit:
+            self._turn_left = 0
 
     def fail(self, tup_id: Any) -> None:
         slot, offset = tup_id

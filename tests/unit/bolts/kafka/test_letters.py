@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,12 +62,21 @@ def test_a_letter_that_the_brokers_never_take_ends_the_run_and_names_its_record(
     assert len(failed) == isinstance(error, StaleTuple)
 
 
-def ask(error: Exception | None) -> Any:
-    def asked(topic: str) -> None:
+def ask(error: Exception | None, known: Sequence[int] = (0,)) -> Any:
+    def asked(topic: str) -> Sequence[int]:
         if error is not None:
             raise error
+        return known
 
     return asked
+
+
+def test_a_topic_that_was_known_and_has_no_partitions_any_more_is_gone() -> None:
+    """As one that was deleted after its first letters."""
+    topics = LetterTopics()
+    topics.wait(letters("dead"), 5.0)
+    with pytest.raises(LetterTopicGone):
+        topics.check(5.0 + GONE_S, ask(None, ()), lambda: "")
 
 
 def test_letters_that_wait_for_a_topic_which_is_gone_end_the_run_and_an_outage_does_not() -> None:

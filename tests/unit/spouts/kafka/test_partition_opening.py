@@ -14,6 +14,7 @@ from streamlet.base.clock import ManualClock
 from streamlet.kafka.broker_errors import CoordinatorNotAvailable
 from streamlet.spouts.kafka.activity import Activity, Steps
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections, LogBounds
+from streamlet.spouts.kafka.dead_letters.dead_letter import Fault, LastTry
 from streamlet.spouts.kafka.epoch_ends import LastLook
 from streamlet.spouts.kafka.errors import OffsetsLost
 from streamlet.spouts.kafka.hosts import KafkaHosts
@@ -309,6 +310,9 @@ def test_a_log_that_was_cut_and_written_again_short_of_the_position_is_read_from
     assert reset.poll()
     follower = reset.take()
     assert follower is not None and (follower.ledger.position, follower.ledger.counts.lost) == (90, 30)
+    verdict = LastTry(Fault(None, "", ""), 1)
+    running.ledger.counts.too_often[95] = verdict  # a verdict that comes late is about a record that is gone
+    assert not follower.ledger.counts.too_often
 
 
 def test_a_reset_that_cannot_be_stored_is_stored_later_and_judged_once() -> None:

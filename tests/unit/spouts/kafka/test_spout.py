@@ -17,9 +17,11 @@ from streamlet.components.spout import FailReason, FailureCause, Spout
 from streamlet.kafka.errors import CorruptRecord
 from streamlet.model.paused import PausedPart
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, KeyValueScheme, Record, SpoutConfig
+from streamlet.spouts.kafka.attempt import AttemptPhase
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator
 from streamlet.spouts.kafka.errors import PoisonRecord
+from streamlet.spouts.kafka.exactly_once import TOLD
 from streamlet.spouts.kafka.manager import EMITTED_END, EMITTED_MORE_LEFT, NO_EMITTED, PartitionManager
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.retry import NextTry
@@ -148,6 +150,22 @@ def test_k5_records_of_one_call_end_with_the_turn_and_with_the_room() -> None:
         rig.ask(1)
     assert rig.emitted == [0, 0, 0, 0, 0, 0]
     assert rig.managers[0].asked == [3, 1, 2, 2, 1], "a second call of a turn has what the first left of it"
+
+
+def test_a_turn_ends_with_its_epoch() -> None:
+    """What it emitted after END would be in a transaction whose offsets stop before it."""
+    rig = Rig(Manager(0, 9))
+    attempt = SimpleNamespace(
+        may_emit=True, left=99, records=0, phase=AttemptPhase.RUNNING, poll=lambda now: None, draining=False
+    )
+
+    def end(number: int, now: float) -> None:
+        attempt.may_emit, attempt.phase = False, AttemptPhase.ENDING
+
+    rig.spout._exactly_once = SimpleNamespace(attempt=attempt, acked=end, poll=lambda: None, adopted=lambda: None)  # type: ignore[assignment]
+    assert rig.ask(1) == [0]
+    rig.spout.ack((TOLD, 1))
+    assert rig.ask(2) == [0]
 
 
 def test_while_the_window_is_small_partitions_take_short_turns() -> None:
