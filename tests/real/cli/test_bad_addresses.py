@@ -39,7 +39,8 @@ def test_a_topic_that_is_not_there_is_refused_by_name(
         (f"kafka://{kafka39.bootstrap_servers}", f"says {kafka39.bootstrap_servers}"),
     ):
         said, before = refused(streamlet, 2, f"lines.hosts={hosts}", f"lines.topic={name}")
-        assert f"The topic {name!r} does not exist" in said and where in said and "Create it, or correct" in said
+        assert f"The topic {name!r} does not exist" in said and where in said
+        assert f"`streamlet dev topic {name}`" in said and "or correct `topic`" in said
         assert all("lines: waiting, for up to" in line and name not in line for line in before), before
 
 

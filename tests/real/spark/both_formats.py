@@ -183,13 +183,19 @@ def _plain(value: Any) -> Any:
     return value
 
 
+BESIDE = ("first batch", "topic ids")
+
+
 def ends(checkpoint: Path) -> tuple[Any, ...]:
-    """Return the offsets at the end of each batch; beside the topics our first one has where it began."""
+    """Return the offsets at the end of each batch, without what ours have beside them.
+
+    That is where the first one began, and the ids of the topics.
+    """
     files = sorted(
         (path for path in (checkpoint / "offsets").iterdir() if path.name.isdigit()), key=lambda p: int(p.name)
     )
     found = [json.loads(path.read_text().splitlines()[2]) for path in files]
-    return tuple({topic: row for topic, row in each.items() if topic != "first batch"} for each in found)
+    return tuple({topic: row for topic, row in each.items() if topic not in BESIDE} for each in found)
 
 
 # -- the topics that are read ----------------------------------------------------------------------------------------
