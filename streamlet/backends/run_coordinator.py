@@ -589,7 +589,7 @@ class RunCoordinator:
             drain_s = self.supervisor.drain_if_asked_now_s
             self._say(
                 "error",
-                f"{failed.message} What is under way is worked off first, for at most {drain_s:g} s.",
+                f"A spout ends the run. What is under way is worked off, for up to {drain_s:g} s; then follows why.",
                 worker,
                 epoch,
             )
