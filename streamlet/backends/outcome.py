@@ -39,9 +39,8 @@ class RunFailed(StreamletError):
 
 
 class TickFailed(StreamletError):
-    """The last ``process_tick`` of a bolt raised.
+    """The last ``process_tick`` of a bolt raised: no later one made it good.
 
-    No later one made good what it was to do.
     ``result`` is the result that the run would have had.
     """
 
@@ -109,7 +108,7 @@ def check_end(result: RunResult, topology: TopologySpec, errors: Sequence[str], 
 def _ticks_text(result: RunResult, errors: Sequence[str]) -> str:
     """Return which bolts' last ticks raised, and what; empty: none."""
     # Rule: as of a `cleanup` that raises. What a bolt writes at its ticks is in no tree, so "everything is done" says
-    # nothing of it; an error that a later tick of the task made good is told, and fails nothing.
+    # nothing of it. After an error a later tick of the task may have made it good: then the run is well.
     rows = [row for row in result.status.components if row.tick_failed]
     if not rows:
         return ""

@@ -586,13 +586,12 @@ class RunCoordinator:
             self.failure = self.failure or error
         elif self.ends_by is None:
             self.ends_by = error
-            drain_s = self.supervisor.drain_if_asked_now_s
-            self._say(
-                "error",
-                f"A spout ends the run. What is under way is worked off, for up to {drain_s:g} s; then follows why.",
-                worker,
-                epoch,
-            )
+            if self.supervisor.ending is None:
+                drain_s = self.supervisor.drain_if_asked_now_s
+                said = (
+                    f"A spout ends the run. What is under way is worked off, for up to {drain_s:g} s; then follows why."
+                )
+                self._say("error", said, worker, epoch)
             self._do(self.supervisor.end("failed", now))
 
     # -- doing -------------------------------------------------------------------------------------------------

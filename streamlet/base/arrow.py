@@ -37,7 +37,7 @@ _TAKEN = {
 
 
 def array_of(arrow: Any, column: Sequence[Any], kind: Any) -> Any:
-    """Return values as an array. Raises as ``pyarrow.array``, and TypeError for what that would change."""
+    """Return values as an array. Raises as ``pyarrow.array``; TypeError where that would change a value."""
     # Rule: never leave it to Arrow whether a value fits. It cuts 20.7 to 20, takes a number for microseconds since
     # 1970, and leaves out what a struct has no field for: all without an error.
     _check(column, kind)

@@ -20,7 +20,7 @@ COMPONENT_LOGGER = "streamlet.component"
 _LEVELS = {"trace": 5, "debug": 10, "info": 20, "warn": 30, "warning": 30, "error": 40, "critical": 50}
 _LEVEL_NAMES = ", ".join(_LEVELS)
 _unknown_levels: set[str] = set()
-"""Names of levels that were refused: each is told once a process."""
+"""Names of levels that were refused; the log has each once a process."""
 
 
 class NotRunning(RuntimeError):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamlet.backends.contract import RunRequest, Stop
-from streamlet.base.errors import StreamletError
+from streamlet.backends.outcome import RunFailed
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
 from tests.conformance.conftest import backend_named
@@ -62,13 +62,14 @@ def test_a_run_that_a_spout_ends_by_an_error_drains_first(backend: str, tmp_path
     conf = resolve(topology.config, {"drained.results": str(tmp_path)})
     request = RunRequest(topology, conf, file=FILE, attribute="Failed", workers=2, seconds=PATIENCE_S)
     watcher = Watcher()
-    with pytest.raises(StreamletError, match=r"ConnectionError in next_tuple .*its source is gone") as caught:
+    with pytest.raises(RunFailed, match=r"ConnectionError in next_tuple .*its source is gone") as caught:
         backend_named(backend).run(request, watcher, Stop())
     assert caught.value.exit_status == 1 and "closed without its source" not in caught.value.message
     assert Counter(lines(tmp_path, "acked")) == Counter(str(n) for n in range(500))
     assert lines(tmp_path, "ticked") == ["500"]
     assert sorted(lines(tmp_path, "cleaned")) == ["0", "500"] and len(lines(tmp_path, "closed")) == 1
-    result = caught.value.result  # type: ignore[attr-defined]
+    result = caught.value.result
+    assert result is not None
     assert (result.reason, result.status.state, result.status.pending) == ("failed", "ended", 0)
 
 

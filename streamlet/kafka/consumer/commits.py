@@ -156,7 +156,7 @@ class Commits:
             if error in (IllegalGeneration, StaleMemberEpoch) and self._rejoining(()):
                 error = RebalanceInProgress  # the coordinator says so of every member that is joining again
             if error in (UnknownMemberId, IllegalGeneration, StaleMemberEpoch):
-                # Rule: only a consumer that subscribes is told to poll. One whose partitions were assigned by hand
+                # Rule: tell only a consumer that subscribes to poll. One whose partitions were assigned by hand
                 # never joins; its commit is refused while the group has members.
                 if not self.in_group and self.lost_reason == NOT_JOINED:
                     raise CommitFailed(

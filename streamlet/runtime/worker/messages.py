@@ -348,7 +348,7 @@ class LinkLost:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The worker cannot go on; ``drains``: a spout of it cannot, and all others can."""
+    """The worker cannot go on; ``drains``: one component of it cannot, and all others end in order."""
 
     message: Text
     status: Natural

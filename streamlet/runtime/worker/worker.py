@@ -329,7 +329,9 @@ class Worker:
     def _close(self) -> int:
         try:
             left = self.loop.left_over(self.settled)
-        except StreamletError as error:  # of a last tick: what others keep is still to be closed
+        except StreamletError as error:
+            # Rule: an error of a last tick (exit_on_exception) keeps nobody from closing: what the others have is
+            # written, and spouts commit.
             self._report_failed(error, error.exit_status, drains=True)
             left = self.loop.untracked_waiting()
         self._report_retired()  # a spout may raise at the last acks, too

@@ -21,7 +21,7 @@ _TAKES_NONE = re.compile(r"(?P<called>\w+)\(\) takes no arguments")
 
 
 def remedy_for(error: BaseException) -> str:
-    """Return what to write in place of what an error names; empty if nothing is known.
+    """Return the remedy for an error of a topology's file; empty if none is known.
 
     Of a call that TypeError refused, of a name that is not there, and of a module of streamparse's.
     """

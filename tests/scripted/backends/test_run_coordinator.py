@@ -25,6 +25,7 @@ from streamlet.runtime.worker.channel import INHERITED_KEY, ControlChannel
 from streamlet.runtime.worker.messages import (
     Beat,
     Complaint,
+    Failed,
     Initialized,
     Linked,
     Ready,
@@ -247,6 +248,20 @@ def test_a_worker_is_dead_before_its_channel_is_closed(coordinator: RunCoordinat
     assert end.recv(1) == b""
     end.close()
     coordinator._clear()
+
+
+def test_an_error_that_comes_while_the_run_ends_is_its_reason_and_begins_no_second_end(
+    coordinator: RunCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a last tick: the first one counts, and nobody is told that a spout ends the run."""
+    told: list[str] = []
+    monkeypatch.setattr(coordinator, "_say", lambda _level, text, _worker, _epoch: told.append(text))
+    coordinator._do(coordinator.supervisor.begin(0.0))
+    coordinator.supervisor.end("time", 1.0)
+    for message in ("the first", "the second"):
+        coordinator._failed(0, 1, Failed(message, 1, "", False, drains=True), 2.0)
+    assert coordinator.ends_by is not None and coordinator.ends_by.message == "the first"
+    assert (coordinator.failure, coordinator.supervisor.ending, told) == (None, "time", [])
 
 
 @pytest.mark.parametrize("seed", seeds("coordinator"))
