@@ -134,9 +134,16 @@ class Rig:
         return subprocess.Popen([sys.executable, *command], env=env, stdout=subprocess.DEVNULL)
 
     def measure(
-        self, start: Callable[[str, str, float], subprocess.Popen[bytes]], load: Load, lead_s: float
+        self,
+        start: Callable[[str, str, float], subprocess.Popen[bytes]],
+        load: Load,
+        lead_s: float,
+        warm_up_s: float = WARM_UP_S,
     ) -> Figures:
-        """Run one system under one load. Raises SystemExit where a line was not done."""
+        """Run one system under one load; lines of the first ``warm_up_s`` do not count.
+
+        Raises SystemExit where a line was not done.
+        """
         self.topics += 1
         topic = f"live-{self.topics}"
         self.cluster.create_topic(topic, 1, configs={"message.timestamp.type": "LogAppendTime"})
@@ -158,7 +165,7 @@ class Rig:
         for offset, at in zip(times[::2], times[1::2], strict=True):
             done[int(offset)] = max(at, done.get(int(offset), 0.0))
         stamps = appended(self.servers, topic, sent)
-        warm = stamps[0] + WARM_UP_S * 1000
+        warm = stamps[0] + warm_up_s * 1000
         missing = sent - len(done)
         waits = sorted(done[offset] * 1000 - at for offset, at in enumerate(stamps) if at >= warm and offset in done)
         waits += [float("inf")] * missing

@@ -53,13 +53,16 @@ class Rig:
 
     def streamlet(self, workers: int, *settings: str, topology: str = "topology_word_count.py") -> float:
         """``streamlet run`` to the end; lines/s."""
+        more = [word for setting in settings for word in ("-c", setting)]
+        return self.run_with(["--workers", str(workers), *more], topology)
+
+    def run_with(self, options: list[str], topology: str = "topology_word_count.py") -> float:
+        """``streamlet run`` with some options, to the end; lines/s."""
         self.run += 1
         with tempfile.TemporaryDirectory() as out:
             command = [sys.executable, "-m", "streamlet", "run", str(HERE / topology)]
-            command += ["--until-caught-up", "--json", "--workers", str(workers), "-c", f"benchmark.out={out}"]
+            command += ["--until-caught-up", "--json", *options, "-c", f"benchmark.out={out}"]
             command += ["-c", f"lines.hosts=kafka://{self.cluster.bootstrap_servers}", "-c", f"lines.id=r{self.run}"]
-            for setting in settings:
-                command += ["-c", setting]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             return self.rate(Path(out))
 

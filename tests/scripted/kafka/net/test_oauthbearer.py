@@ -19,7 +19,7 @@ import pytest
 
 from streamlet.devcluster.certificates import make_certificates
 from streamlet.kafka.errors import AuthenticationFailed, BootstrapFailed, TokenFailed, TokenUnavailable
-from streamlet.kafka.net.tokens import fetcher_of
+from streamlet.kafka.net.token_endpoint import fetcher
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -241,7 +241,7 @@ def test_an_endpoint_that_answers_in_drops_is_given_up(
     endpoint.drops = True
     settings = SecuritySettings(**grant(endpoint, sasl_login_read_timeout_ms=400))
     with pytest.raises(kind, match=said):
-        fetcher_of(settings)()
+        fetcher(settings)()
 
 
 @pytest.mark.parametrize("status", [200, 401])
@@ -252,7 +252,7 @@ def test_an_endpoint_whose_headers_come_in_drops_is_given_up(endpoint: Endpoint,
     settings = SecuritySettings(**grant(endpoint, sasl_login_read_timeout_ms=400))
     start = time.monotonic()
     with pytest.raises(TokenUnavailable, match=r"has not answered whole within 0\.4 s"):
-        fetcher_of(settings)()
+        fetcher(settings)()
     assert time.monotonic() - start < AT_ONCE_S
 
 
@@ -278,7 +278,7 @@ def test_an_answer_that_is_cut_is_asked_for_again(endpoint: Endpoint) -> None:
     endpoint.gives((200, b'{"access_token": "tok'))
     endpoint.answers = [(200, {"Content-Length": "100"}, b'{"access_token": "tok')]
     with pytest.raises(TokenUnavailable, match=r"cannot be reached \(IncompleteRead"):
-        fetcher_of(SecuritySettings(**grant(endpoint)))()
+        fetcher(SecuritySettings(**grant(endpoint)))()
 
 
 def test_a_function_that_blocks_or_fails_is_told(broker: FakeBroker) -> None:
