@@ -259,7 +259,7 @@ class RunCoordinator:
         self._do(self._report_closed_channels(now))
         self._cut_broken_links(now)
         self._look_at_silent(now)
-        if supervisor.stopping:  # one that does not stop in time may hang: where, its page says
+        if supervisor.ending is not None:  # one that does not drain or stop may hang: where, its page says
             for worker, state in supervisor.workers.items():
                 self._read_page(worker, state.epoch)
         self._do(supervisor.tick(now))

@@ -62,6 +62,9 @@ LONGER, LONGER_S = 1.5, 2.0
 IDLE_DRAIN_S = 30.0
 """Seconds without a processed tuple that end the drain of a run that has caught up, unless a setting says otherwise."""
 
+STANDS_S = 3.0
+"""Seconds of a drain in which nothing was processed before the user reads whom it waits for."""
+
 CLOSE_S = 30.0
 """Seconds that workers may take to close when a run ends by itself, unless a setting says otherwise."""
 
@@ -150,6 +153,8 @@ class Supervisor:
         """Seconds of the present drain that the user has read of, or need not read of."""
         self._processed = 0
         """Tuples that all workers had processed when the end of the drain was last looked at."""
+        self._progress_s = 0.0
+        """When a worker had processed more, the user had read that none does, or the drain began."""
         self._ended_s = self._stopped_s = 0.0
         self._cut: dict[tuple[int, int], int] = {}
         """Pair of workers -> version of the book before which its links are void."""
@@ -363,7 +368,7 @@ class Supervisor:
                 self._shorten_end(now)
             return []
         self.ending = reason
-        self._ended_s = now
+        self._ended_s = self._progress_s = now
         # Rule: nobody is started while the run ends. A replacement would read, and its trees be open at the end.
         for worker in self.workers.values():
             worker.restart_at = None
@@ -437,6 +442,7 @@ class Supervisor:
         if worker.epoch != epoch or worker.processed == tuples:
             return
         worker.processed = tuples
+        self._progress_s = now
         if self.ending == "caught_up" and not self._stopping and self.limits.drain_s is None:
             self._deadline = now + IDLE_DRAIN_S
 
@@ -458,7 +464,7 @@ class Supervisor:
             out += self._stop(now)
         if self._stopping:
             return out if now < self._deadline else [*out, *self._kill_unstopped(now)]
-        out += [*self._links.tick(now), *self._tell_waiting(now)]
+        out += [*self._links.tick(now), *self._tell_waiting(now), *self._tell_standing_drain(now)]
         for index, worker in self.workers.items():
             if worker.state is WorkerState.GONE:
                 if worker.restart_at is not None and now >= worker.restart_at:
@@ -504,6 +510,23 @@ class Supervisor:
     def _tell_waiting(self, now: float) -> list[Instruction]:
         text = self._wait_notice.text(self.whole, self.version, self.workers, self._links, self._worker_name, now)
         return [TellUser("warning", text)] if text else []
+
+    def _tell_standing_drain(self, now: float) -> list[Instruction]:
+        """Tell whom a drain waits for in which nothing is processed."""
+        # Rule: from outside, by the page of each worker. One in code that holds the interpreter's lock says nothing
+        # itself, and the watch of hanging calls speaks later than most drains last.
+        if self.ending is None or now - self._progress_s < STANDS_S:
+            return []
+        self._progress_s = math.inf  # once for each standstill: `processed` goes on from here
+        busy = [
+            f"{self._worker_name(index)}{self.blame.in_hand_text(worker.holding)}"
+            for index, worker in self.workers.items()
+            if worker.state is WorkerState.UP and not (worker.drained or worker.idle)
+        ]
+        if not busy:
+            return []
+        text = f"Nothing was processed for {STANDS_S:g} s, and the end of the run waits for {'; '.join(busy)}"
+        return [TellUser("warning", f"{text}: for {math.ceil(self._deadline - now)} s more at most.")]
 
     @property
     def stopping(self) -> bool:
