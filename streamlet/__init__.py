@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Never
 
 from streamlet.backends.contract import RunResult, RunStatus, Stop
+from streamlet.base.backoff import Backoff
 from streamlet.base.errors import BadEmit, BadInput, NoRoom, SettingError, StreamletError, ValueCannotTravel
 from streamlet.components.batch import Batch
 from streamlet.components.batching import BatchingBolt, TicklessBatchingBolt
@@ -20,6 +21,7 @@ from streamlet.topology import Topology
 __version__ = "0.1.0"
 
 __all__ = [
+    "Backoff",
     "BadEmit",
     "BadInput",
     "Batch",

@@ -116,11 +116,14 @@ class ReliableSpout(Spout):
 
     def _refuse_ids(self, ids: Sequence[Hashable]) -> None:
         """Refuse ids that are missing, open or there twice. Raises ValueError."""
-        if None in ids:
-            raise ValueError(_NO_ID)
         for tup_id in ids:
-            if tup_id in self.unacked_tuples:
-                self._emitted_again(tup_id)
+            if tup_id is None:
+                raise ValueError(_NO_ID)
+            try:
+                if tup_id in self.unacked_tuples:
+                    self._emitted_again(tup_id)
+            except TypeError as error:
+                raise _no_key(tup_id) from error
         if len({*ids}) < len(ids):
             raise ValueError("emit_each was given one tup_id twice. Give each tuple an id of its own")
 
@@ -165,8 +168,11 @@ class ReliableSpout(Spout):
         ) -> list[int] | None:
             if tup_id is None:
                 raise ValueError(_NO_ID)
-            if tup_id in self.unacked_tuples:
-                self._emitted_again(tup_id)
+            try:
+                if tup_id in self.unacked_tuples:
+                    self._emitted_again(tup_id)
+            except TypeError as error:
+                raise _no_key(tup_id) from error
             if not here():
                 return from_other_thread(emit, tup, tup_id, stream, direct_task, need_task_ids)
             tasks = send(tup, tup_id, stream, direct_task, need_task_ids)
@@ -187,8 +193,7 @@ class ReliableSpout(Spout):
         ) -> None:
             if tup_id is None:
                 raise ValueError(_NO_ID)
-            if tup_id in self.unacked_tuples:
-                self._emitted_again(tup_id)
+            self._refuse_ids([tup_id])
             if not here():
                 many_from_other_thread(emit_many, tuples, tup_id, stream)
                 return
@@ -210,6 +215,13 @@ class ReliableSpout(Spout):
             return as_set
 
         vars(self).update(emit=emit, emit_many=emit_many, emit_each=emit_each)
+
+
+def _no_key(tup_id: object) -> TypeError:
+    return TypeError(
+        f"tup_id {tup_id!r} is a {type(tup_id).__name__}, which cannot be hashed, and replays are kept by it: give a "
+        "str, an int or a tuple of such"
+    )
 
 
 def _kept(row: list[Any]) -> list[Any]:

@@ -239,6 +239,8 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
             )
     if by_batch is not None and by_batch():
         yield from _batches(cls, shown)
+    if hasattr(cls, "replay_backoff"):
+        yield from _replays(cls, shown)
     yield from _signatures(component)
     yield from uncalled(cls, component.kind)
     # A call of a coroutine or generator function runs none of it: its tuple would be acked unprocessed, and an async
@@ -325,6 +327,22 @@ def _batches(cls: Any, shown: str) -> Iterator[Finding]:
         yield (
             f"{shown} has on_batch_error = {on_error!r}.",
             'Set it to "fail" (all tuples of the batch) or "split" (only those that raise when they come alone).',
+        )
+
+
+def _replays(cls: Any, shown: str) -> Iterator[Finding]:
+    """Yield the wrong choices of a spout that replays."""
+    fails, backoff = cls.max_fails, cls.replay_backoff
+    if fails is not None and (isinstance(fails, bool) or not isinstance(fails, int) or fails < 0):
+        yield (
+            f"{shown} has max_fails = {fails!r}.",
+            "It is how often a tuple that failed is emitted again: a whole number, 0 or more, or None for no limit.",
+        )
+    if not callable(getattr(backoff, "delay", None)):
+        yield (
+            f"{shown} has replay_backoff = {backoff!r}.",
+            "It says how long a replay waits: replay_backoff = streamlet.Backoff(initial=0.5, maximum=10.0), in "
+            "seconds.",
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -97,6 +97,19 @@ def test_a_failed_tuple_is_replayed_once_its_wait_is_over(bound: tuple[Kept, Por
     port.clock.advance(0.2)
     assert spout.replay() and not spout.replay()
     assert port.sent == [([1], "a", "s", None)] * 2
+
+
+def test_an_id_that_cannot_be_hashed_is_refused_in_words(bound: tuple[Kept, Port]) -> None:
+    spout, port = bound
+    calls: list[Callable[[], object]] = [
+        lambda: spout.emit([1], tup_id=["a", 1]),
+        lambda: spout.emit_many([[1]], tup_id=["a", 1]),
+        lambda: spout.emit_each([[1]], [["a", 1]]),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match=r"tup_id \['a', 1\] is a list, which cannot be hashed.*give a str"):
+            call()
+    assert not port.sent and not spout.has_unfinished()
 
 
 def test_waits_between_replays_grow(bound: tuple[Kept, Port]) -> None:

@@ -64,6 +64,14 @@ class BadBatches(ByBatch):
     on_batch_error = "retry"  # type: ignore[assignment]  # what is refused
 
 
+class BadReplays(ReliableSpout):
+    outputs = ["line"]
+    max_fails = -1
+    replay_backoff = 0.5  # type: ignore[assignment]  # what is refused
+
+    def next_tuple(self) -> None: ...
+
+
 class NoNextTuple(Spout): ...
 
 
@@ -305,6 +313,13 @@ def test_a_bolt_with_process_batch_needs_no_process_and_its_choices_are_checked(
     assert not problems(lines=lines, sums=ByBatch.spec(inputs=[lines]))
     found = problems(lines=lines, sums=BadBatches.spec(inputs=[lines]))
     assert [p.message.split(" has ")[1] for p in found] == ["batch_size = 0.", "on_batch_error = 'retry'."]
+
+
+def test_a_spout_that_replays_has_its_choices_checked() -> None:
+    lines = BadReplays.spec()
+    found = problems(lines=lines, split=Split.spec(inputs=[lines]))
+    assert [p.message.split(" has ")[1] for p in found] == ["max_fails = -1.", "replay_backoff = 0.5."]
+    assert "streamlet.Backoff(" in found[1].remedy
 
 
 def test_a_process_that_would_never_run_is_refused() -> None:
