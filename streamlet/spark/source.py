@@ -34,7 +34,9 @@ _log = logging.getLogger(__name__)
 _ASK_MS = 60_000
 """Milliseconds of a ``default.api.timeout.ms`` that is not given."""
 _ASK_AGAIN_S = 0.5
-"""Seconds between two questions about what seems lost."""
+"""Seconds between two questions about what seems lost, or is not known yet."""
+_SURE_LOOKS = 6
+"""Answers in a row that must agree before a topic counts as unknown, or as made again."""
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
 
@@ -136,7 +138,12 @@ class Kafka:
         if wanted.pattern is not None:
             # As in Spark's connector, a pattern that is found anywhere in a name is enough.
             names = tuple(name for name in self._admin.list_topics() if re.search(wanted.pattern, name))
-        return self._admin.describe_topics(names) if names else {}
+        for _ in range(_SURE_LOOKS - 1):
+            try:
+                return self._admin.describe_topics(names) if names else {}
+            except UnknownTopicOrPartition:  # a topic that was just created: brokers hear of it one after the other
+                time.sleep(_ASK_AGAIN_S)
+        return self._admin.describe_topics(names)
 
     def ends(self, partitions: list[PartitionKey]) -> dict[PartitionKey, int]:
         """Return where each log ends; under read_committed, the last stable offset."""
@@ -286,6 +293,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         # Rule: judge before Spark writes the plan down, and ask again before a loss is believed. A plan made of one
         # stale answer would fail at every restart, and its way out would read a partition from its beginning again.
         deadline = time.monotonic() + self._options.client.get("default_api_timeout_ms", _ASK_MS) / 1000
+        strange = 0
         while True:
             late = time.monotonic() > deadline
             try:
@@ -297,7 +305,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 found = [*planning.losses(start, logs)]
                 if not found:
                     return logs.with_missing(start)
-                if late or not self._options.fail_on_data_loss or planning.made_again(start, logs.ids):
+                # An id, too, may be an old one: of a broker that lags behind, after a plan with the new one.
+                strange = strange + 1 if planning.made_again(start, logs.ids) else 0
+                if late or (strange >= _SURE_LOOKS if strange else not self._options.fail_on_data_loss):
                     break
                 if self._target is not None:
                     self._target = self._connected().logs()

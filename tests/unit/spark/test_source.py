@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,6 +90,39 @@ def test_a_topic_that_was_made_again_is_told_and_read_from_its_beginning(size: i
         with pytest.raises(DataLost, match="Topic 'a' was deleted and made again: its id is id-2, and was id-1"):
             reader(Logs({A: size}, NEW)).latestOffset(start, ReadAllAvailable())
         assert planned(reader(Logs({A: size}, NEW), lossy=True), start) == [TaskRange("a", 0, 0, size)]
+
+
+def test_one_answer_with_an_old_id_is_not_believed() -> None:
+    """Of a broker that lags behind; the partition would be read from its beginning again."""
+    start = planning.batch_end(planning.to_json({A: 5}), {A: 7}, NEW)
+    stale = [Logs({A: 100}, OLD)] * (source._SURE_LOOKS - 1)
+    for lossy in (False, True):
+        assert planned(reader(*stale, Logs({A: 9}, NEW), lossy=lossy), start) == [TaskRange("a", 0, 7, 9)]
+
+
+class ForgetfulAdmin:
+    """Does not know the topic for so many questions."""
+
+    def __init__(self, unknown: int) -> None:
+        self.unknown, self.asked = unknown, 0
+
+    def describe_topics(self, names: tuple[str, ...]) -> dict[str, Any]:
+        self.asked += 1
+        if self.asked <= self.unknown:
+            raise UnknownTopicOrPartition(names[0])
+        return dict.fromkeys(names, SimpleNamespace(partitions=(SimpleNamespace(partition=0),), topic_id="id-1"))
+
+
+def test_a_topic_that_was_just_created_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = read_options({"kafka.bootstrap.servers": "localhost:1", "subscribe": "a"}, Use.BATCH_READ)
+    late = ForgetfulAdmin(2)
+    monkeypatch.setattr(source, "Admin", lambda **_settings: late)
+    assert source.Kafka(options).partitions() == [A]
+    never = ForgetfulAdmin(99)
+    monkeypatch.setattr(source, "Admin", lambda **_settings: never)
+    with pytest.raises(UnknownTopicOrPartition):
+        source.Kafka(options).partitions()
+    assert never.asked == source._SURE_LOOKS
 
 
 def test_a_checkpoint_without_ids_goes_on_and_has_them_from_the_next_batch_on() -> None:
