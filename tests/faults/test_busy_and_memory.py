@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streamlet.backends.contract import RunRequest, RunResult, Stop
-from streamlet.backends.outcome import TreesFailed
+from streamlet.backends.outcome import TreesFailed, TuplesLeft
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
@@ -145,6 +145,19 @@ def test_a_worker_that_holds_the_interpreter_and_does_nothing_is_replaced_and_it
     assert (tmp_path / "given_up").read_text() == "123\n"
     told = [text for text in watcher.texts if "and used no processor time at work in bad (task 2)" in text]
     assert 3 <= len(told) <= 5 and sum("on the tuple [123]" in text for text in told) == 3
+
+
+def test_a_drain_names_a_worker_that_holds_the_interpreter_and_says_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "silent_at_the_end.py"
+    file.write_text(FILE.format(how="sleep_with_the_lock", group="", seconds=60.0))
+    topology = load_topology(file)
+    settings = {"streamlet.worker.heartbeat.secs": 0.2, "streamlet.stop.timeout.secs": 0.5}
+    conf = resolve(topology.config, {**settings, "streamlet.drain.timeout.secs": 5})
+    watcher = Watcher()
+    with pytest.raises(TuplesLeft):
+        ProcessesBackend().run(RunRequest(topology, conf, file=file, workers=2, seconds=2), watcher, Stop())
+    (told,) = (text for text in watcher.texts if "the end of the run waits for" in text)
+    assert "Nothing was processed for 3 s" in told and "waits for worker 1 (bad) at work in bad (task 2)" in told
 
 
 @contextlib.contextmanager

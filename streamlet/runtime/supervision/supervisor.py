@@ -63,7 +63,7 @@ IDLE_DRAIN_S = 30.0
 """Seconds without a processed tuple that end the drain of a run that has caught up, unless a setting says otherwise."""
 
 STANDS_S = 3.0
-"""Seconds of a drain in which nothing was processed before the user reads whom it waits for."""
+"""Seconds of a drain without a processed tuple before the user reads whom it waits for."""
 
 CLOSE_S = 30.0
 """Seconds that workers may take to close when a run ends by itself, unless a setting says otherwise."""
@@ -512,7 +512,7 @@ class Supervisor:
         return [TellUser("warning", text)] if text else []
 
     def _tell_standing_drain(self, now: float) -> list[Instruction]:
-        """Tell whom a drain waits for in which nothing is processed."""
+        """Tell whom a drain that stands still waits for."""
         # Rule: from outside, by the page of each worker. One in code that holds the interpreter's lock says nothing
         # itself, and the watch of hanging calls speaks later than most drains last.
         if self.ending is None or now - self._progress_s < STANDS_S:
