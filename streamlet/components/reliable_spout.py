@@ -116,14 +116,14 @@ class ReliableSpout(Spout):
 
     def _refuse_ids(self, ids: Sequence[Hashable]) -> None:
         """Refuse ids that are missing, open or there twice. Raises ValueError."""
-        for tup_id in ids:
-            if tup_id is None:
-                raise ValueError(_NO_ID)
-            try:
-                if tup_id in self.unacked_tuples:
-                    self._emitted_again(tup_id)
-            except TypeError as error:
-                raise _no_key(tup_id) from error
+        if None in ids:
+            raise ValueError(_NO_ID)
+        try:
+            again = [tup_id for tup_id in ids if tup_id in self.unacked_tuples]
+        except TypeError as error:
+            raise _no_key(*ids) from error
+        for tup_id in again:
+            self._emitted_again(tup_id)
         if len({*ids}) < len(ids):
             raise ValueError("emit_each was given one tup_id twice. Give each tuple an id of its own")
 
@@ -217,7 +217,13 @@ class ReliableSpout(Spout):
         vars(self).update(emit=emit, emit_many=emit_many, emit_each=emit_each)
 
 
-def _no_key(tup_id: object) -> TypeError:
+def _no_key(*ids: object) -> TypeError:
+    """Return the error for the first id that cannot be hashed."""
+    for tup_id in ids:
+        try:
+            hash(tup_id)
+        except TypeError:
+            break
     return TypeError(
         f"tup_id {tup_id!r} is a {type(tup_id).__name__}, which cannot be hashed, and replays are kept by it: give a "
         "str, an int or a tuple of such"
