@@ -66,7 +66,7 @@ class WantedLetters:
         ):
             names = sorted(filter(None, there))
             for wrong in given:
-                if wrong not in names and names:
+                if wrong not in there and names:
                     near = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
                     remedy = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names[:20])}."
                     whose = "" if self.every_topology else f" of {topology}"

@@ -197,7 +197,7 @@ def lag(chosen: Chosen, topic: str | None, as_json: bool) -> None:
             (number, _cell(entry and entry.offset), log.end, _cell(look.lag(number)))
             for number, log, entry in look.rows()
         ]
-        draw(("partition", "offset", "end", "lag"), [*rows, ("all", "", "", look.total())])
+        draw(("partition", "offset", "end", "lag"), [*rows, ("all", "", "", _cell(look.total()))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +214,17 @@ class _Look:
             yield number, self.logs[number], self.stored.get(number)
 
     def lag(self, number: int) -> int | None:
-        """Return the records left in a partition; None where nothing is stored."""
-        entry = self.stored.get(number)
-        return None if entry is None else max(0, self.logs[number].end - entry.offset)
+        """Return the records left in a partition; None where it has some, and nothing is stored."""
+        entry, log = self.stored.get(number), self.logs[number]
+        if entry is None:
+            return 0 if log.first == log.end else None
+        return max(0, log.end - entry.offset)
 
-    def total(self) -> int:
-        return sum(self.lag(number) or 0 for number in self.spout.partitions)
+    def total(self) -> int | None:
+        """Return the records left in all; None where one is not known."""
+        # Rule: never a number that leaves partitions out: it would be taken for caught up.
+        lags = [self.lag(number) for number in self.spout.partitions]
+        return None if None in lags else sum(lag or 0 for lag in lags)
 
     def heading(self) -> str:
         spout = self.spout
@@ -243,6 +248,7 @@ class _Look:
                     "first": log.first,
                     "end": log.end,
                     "lag": self.lag(number),
+                    "stop": entry and entry.stop and entry.stop.offset,
                     "leader_epoch": entry and entry.leader_epoch,
                     "owner_epoch": entry and entry.owner_epoch,
                     "topic_id": entry and entry.topic_id,
@@ -377,7 +383,7 @@ def copy(
             raise BadInput(f"There are no offsets of topic {spout.topic!r} in {begin.where}. Correct the place.")
         for entry in found.values():
             check_topic(begin.where, (spout.topic, entry.topic_id), (spout.topic, spout.topic_id))
-        wishes = {number: Wish(entry.offset, entry.leader_epoch) for number, entry in found.items()}
+        wishes = {number: Wish(entry.offset, entry.leader_epoch, entry.stop) for number, entry in found.items()}
         _change(spout, _only(wishes, numbers), spout.logs(), yes, as_json, end)
 
 
@@ -449,6 +455,9 @@ def _change(
             ("partition", "from", "to", "difference"),
             [(row.partition, _cell(row.before and row.before.offset), row.after.offset, _signed(row)) for row in rows],
         )
+        for row in rows:
+            if row.after.stop is not None:
+                click.echo(f"Partition {row.partition} stops at offset {row.after.stop.offset}, as before.")
     if yes and needed:
         refuse_running(place)
         place.write(needed, spout.topic_id)
@@ -474,6 +483,7 @@ def _changed(spout: SpoutOffsets, place: OffsetPlace, rows: Sequence[Change], ye
                 "from": row.before and row.before.offset,
                 "to": row.after.offset,
                 "difference": row.difference,
+                "stop": row.after.stop and row.after.stop.offset,
                 "written": yes and row.needed,
             }
             for row in rows

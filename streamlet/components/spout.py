@@ -21,6 +21,10 @@ class FailReason(enum.Enum):
     DEAD_LETTER = "a bolt sent it to the dead letters"
 
 
+WORKER_DIED = "WorkerDied"
+"""The ``error`` of a tuple that a worker died of."""
+
+
 class FailureCause(NamedTuple):
     """Why a tuple failed: the bolt, and what it raised or said."""
 
@@ -100,6 +104,9 @@ class Spout(Component):
 
     fail_detail: str = ""
     """With CRASHED: how the worker died and what it had in hand, for a sentence: "was killed by SIGSEGV ..."."""
+
+    fail_deaths: int = 0
+    """With CRASHED: how many workers have died at work on the message."""
 
     fail_cause: FailureCause | None = None
     """What the bolt said of the present ``fail``; None: nothing is known (a time-out, a loss)."""

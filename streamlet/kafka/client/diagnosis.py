@@ -98,20 +98,21 @@ def metadata_timeout(
     ``note``: the consequence for the caller, as a sentence.
     """
     count = cluster.partition_count(topic)
+    after, waited = (f" after {timeout_s:.3g} s", f" after a wait of {timeout_s:.3g} s") if timeout_s else ("", "")
     if count is not None:
         return ClientTimeout(
-            f"Partition {partition} of topic {topic!r} is not there after {timeout_s:.3g} s: "
+            f"Partition {partition} of topic {topic!r} is not there{after}: "
             f"{no_such_partition(cluster, topic)} {note}".strip()
         )
     info = cluster.topics.get(topic)
     if info is not None and info.error is not None:
         return info.error(
-            f"Topic {topic!r} cannot be used after a wait of {timeout_s:.3g} s",
+            f"Topic {topic!r} cannot be used{waited}",
             f"Create the topic (`streamlet dev topic {topic}`, or Admin.create_topics), or correct its name. "
             f"{note}".strip(),
         )
     return ClientTimeout(
-        f"Topic {topic!r} is not in the metadata after {timeout_s:.3g} s: {no_metadata(cluster, report)} {note}".strip()
+        f"Topic {topic!r} is not in the metadata{after}: {no_metadata(cluster, report)} {note}".strip()
     )
 
 

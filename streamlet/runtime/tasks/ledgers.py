@@ -118,11 +118,11 @@ class Ledgers:
                 if root in causes:
                     outgoing.causes[root] = causes[root]
 
-    def apply_crashes(self, roots: list[int], how: str) -> None:
+    def apply_crashes(self, roots: list[int], how: str, component: str) -> None:
         """Fail the trees of spouts here whose tuples a worker died of; the others' workers hear of it themselves."""
         for spout in self.spouts.values():
             own = [root for root in roots if owner_task(root) == spout.task_id]
-            self.guard(spout, "fail", partial(spout.apply_crashes, own, how))
+            self.guard(spout, "fail", partial(spout.apply_crashes, own, how, component))
 
     def fail_unsendable(self, runs: list[Run]) -> None:
         """Fail the trees of tuples for a worker without a link."""

@@ -17,7 +17,7 @@ from streamlet.base.clock import Clock
 from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns
 from streamlet.components.reliable_spout import ReliableSpout
-from streamlet.components.spout import FailReason, FailureCause, MessageIds, Spout
+from streamlet.components.spout import WORKER_DIED, FailReason, FailureCause, MessageIds, Spout
 from streamlet.model.delivery import EPOCH_STREAMS
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, row_bytes
 from streamlet.runtime.tasks.in_hand import Key, message_key
@@ -399,20 +399,27 @@ class SpoutTask:
         self._spares = True
         vars(self).update(emit=emit, emit_many=emit_many)
 
-    def apply_crashes(self, roots: Iterable[int], how: str) -> None:
-        """Fail the trees whose tuples a worker died of; ``how`` says how, for a sentence."""
+    def apply_crashes(self, roots: Iterable[int], how: str, component: str = "") -> None:
+        """Fail the trees whose tuples a worker died of.
+
+        ``how`` says how, for a sentence; ``component``: the bolt that was at work on them.
+        """
         for tup_id in chain.from_iterable(self._take_failed([root]) for root in roots):
             key = message_key(self.spout.lasting_id(tup_id))
             deaths = self._crashes[key] = self._crashes.get(key, 0) + 1
             times = f"{deaths} time{'' if deaths == 1 else 's'} so far"
-            self._failed([tup_id], FailReason.CRASHED, f"{how} ({times})", final=self._kills_too_often(deaths))
+            detail, final = f"{how} ({times})", self._kills_too_often(deaths)
+            cause = FailureCause(component, WORKER_DIED, f"the worker {detail}")
+            self._failed([tup_id], FailReason.CRASHED, detail, cause=cause, final=final, deaths=deaths)
 
     def _fail_poison(self) -> None:
         ids, self._poison_ids = self._poison_ids, []
         for tup_id in ids:
             deaths = self._crashes[message_key(self.spout.lasting_id(tup_id))]
             self.stats.failed += 1
-            self._tell_failed([tup_id], FailReason.CRASHED, f"has died of it {deaths} times", final=True)
+            detail = f"has died of it {deaths} times"
+            cause = FailureCause("", WORKER_DIED, f"the worker {detail}")
+            self._tell_failed([tup_id], FailReason.CRASHED, detail, cause=cause, final=True, deaths=deaths)
 
     # -- the turn ------------------------------------------------------------------------------------------
 
@@ -665,17 +672,25 @@ class SpoutTask:
         *,
         cause: FailureCause | None = None,
         final: bool = False,
+        deaths: int = 0,
     ) -> None:
         if ids:
             self.stats.failed += len(ids)
-            self._tell_failed(ids, reason, detail, cause=cause, final=final)
+            self._tell_failed(ids, reason, detail, cause=cause, final=final, deaths=deaths)
 
     def _tell_failed(
-        self, ids: list[Any], reason: FailReason, detail: str, *, cause: FailureCause | None = None, final: bool
+        self,
+        ids: list[Any],
+        reason: FailReason,
+        detail: str,
+        *,
+        cause: FailureCause | None,
+        final: bool,
+        deaths: int,
     ) -> None:
         spout = self.spout
         spout.fail_reason, spout.fail_detail, spout.fail_final = reason, detail, final
-        spout.fail_cause = cause
+        spout.fail_cause, spout.fail_deaths = cause, deaths
         spout.fail_many(ids)
         if self._follows:
             self._follow(ids)

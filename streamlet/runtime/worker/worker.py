@@ -125,6 +125,8 @@ class Worker:
         self.in_hand = InHand(map_page(plan.page), lambda root: self.loop.ledgers.message_of(root))
         self.in_hand.note_writer(os.getpid())
         self._components: dict[int, str] = {}
+        self._component_of: dict[int, str] = {}
+        """Task -> component, of all workers."""
         """The component of each task that lives here; empty until the topology is there."""
         self._hangs = HangWatch(plan.conf["streamlet.task.hang.secs"], 3 * plan.heartbeat_s + GAP_S)
         self._main_thread = threading.get_ident()
@@ -194,6 +196,7 @@ class Worker:
         plan = self.plan
         placed = self._placed()
         self._components.update((task.task_id, task.component) for task in placed.tasks_on(self.index))
+        self._component_of.update((task.task_id, task.component) for task in placed.tasks)
         shared = WorkerContext(
             plan=placed,
             worker=self.index,
@@ -480,7 +483,8 @@ class Worker:
         self.peering.gone(lost.worker, lost.epoch)
         self.loop.be_careful(lost.careful, lost.careful_s)
         # Before the rest fails as lost: the tuple that it died of is the one that counts a try.
-        self.loop.ledgers.apply_crashes([*lost.roots], lost.how)
+        at_fault = self._component_of.get(lost.careful[0], "") if lost.careful else ""
+        self.loop.ledgers.apply_crashes([*lost.roots], lost.how, at_fault)
         self._recover(f"worker {lost.worker}", lost.worker)
 
     def _cut(self, pair: Sequence[int], version: int) -> None:

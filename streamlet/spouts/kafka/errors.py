@@ -58,6 +58,17 @@ class StopInTheFuture(BadInput):
         )
 
 
+class PlaceOfNoPartition(BadInput):
+    """``start_offset`` or ``stop_offset`` names a partition that its topic does not have."""
+
+    def __init__(self, setting: str, partition: Partition, there: Iterable[int]) -> None:
+        numbers = ", ".join(map(str, sorted(there))) or "none"
+        super().__init__(
+            f"{setting} names partition {partition.number} of topic {partition.topic!r}, which has {numbers}: what is "
+            f"meant for it would hold for no partition. Correct {setting}."
+        )
+
+
 class NoZooKeeper(BadInput):
     """No ZooKeeper answers where the settings name one."""
 

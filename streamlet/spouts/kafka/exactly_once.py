@@ -16,7 +16,7 @@ from streamlet.components.epoch_tuples import EPOCHS, LETTERS, EndOfEpoch, Lette
 from streamlet.components.spout import FailReason, FailureCause
 from streamlet.spouts.kafka.attempt import Attempt, AttemptPhase
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator
-from streamlet.spouts.kafka.dead_letters.dead_letter import WORKER_DIED, Fault, LastTry, RunStamp
+from streamlet.spouts.kafka.dead_letters.dead_letter import Fault, LastTry, RunStamp
 from streamlet.spouts.kafka.dead_letters.epoch_letters import EpochLetters
 from streamlet.spouts.kafka.dead_letters.letter_lines import LetterLines
 from streamlet.spouts.kafka.errors import DEAD_LETTER, SKIP, STOP, PoisonRecord
@@ -105,9 +105,9 @@ class ExactlyOnce:
         *,
         final: bool,
         cause: FailureCause = UNKNOWN,
-        detail: str = "",
+        deaths: int = 0,
     ) -> None:
-        """Take in that a record's tree failed; ``cause``: what the bolt said, ``detail``: how its worker died."""
+        """Take in that a record's tree failed; ``cause``: what the bolt said, ``deaths``: of workers at work on it."""
         now = self._now()
         if reason is FailReason.DEAD_LETTER:
             # Also where the attempt is over: the bolt's judgement stands, and is not asked for again.
@@ -117,9 +117,9 @@ class ExactlyOnce:
                 self.attempt.spoil(now)
         elif final:
             manager.ledger.counts.fail()
-            what = f"was under work when its worker died, once too often: the worker {detail}."
-            fault = Fault("", WORKER_DIED, f"the worker {detail}")
-            self._pass_over(manager, offset, what, fault, self.attempt.tried(manager.partition, offset))
+            what = f"was under work when its worker died, once too often: {cause.text}."
+            tries = max(self.attempt.tried(manager.partition, offset), deaths)
+            self._pass_over(manager, offset, what, _fault(cause), tries)
             self.attempt.given_up(now)
         elif reason is FailReason.LOST:
             self.attempt.lost(now)

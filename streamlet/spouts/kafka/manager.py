@@ -33,7 +33,7 @@ from streamlet.base.printable import one_line
 from streamlet.components.spout import FailureCause, MessageIds, Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.records.record_batch import RecordBatch
-from streamlet.spouts.kafka.dead_letters.dead_letter import MISFIT, WORKER_DIED, Fault, GivenUp, LastTry
+from streamlet.spouts.kafka.dead_letters.dead_letter import MISFIT, Fault, GivenUp, LastTry
 from streamlet.spouts.kafka.dead_letters.original_records import NotEmitted, Original, OriginalRecords
 from streamlet.spouts.kafka.errors import DEAD_LETTER, STOP, PoisonRecord, SchemeNotReady
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
@@ -522,12 +522,14 @@ class PartitionManager:
             return None
         return self._retries.next_try(offset)
 
-    def crashed(self, offset: int, how: str) -> None:
-        """Give the record up: its worker has died at work on it too often. ``how`` says how."""
+    def crashed(self, offset: int, cause: FailureCause, deaths: int) -> None:
+        """Give the record up: workers have died at work on it too often."""
         if self.ledger.failed(offset):
             self._troubled = True
-            what = f"was under work when its worker died, once too often: the worker {how}."
-            self._give_up(offset, what, Fault("", WORKER_DIED, f"the worker {how}"), self._retries.tries(offset) + 1)
+            what = f"was under work when its worker died, once too often: {cause.text}."
+            # Tries before a death are forgotten where the spout died with the bolt; the deaths themselves are not.
+            tries = max(self._retries.tries(offset) + 1, deaths)
+            self._give_up(offset, what, Fault(cause.component, cause.error, cause.text), tries)
 
     def dead_letter(self, offset: int, cause: FailureCause) -> None:
         """Give the record up: a bolt sent it to the dead letters."""

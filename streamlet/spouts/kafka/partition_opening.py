@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -33,12 +33,12 @@ from streamlet.kafka.fetch.truncation import judge_position
 from streamlet.spouts.kafka.activity import Steps, WaitUntil
 from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartitionConnections, LogBounds
 from streamlet.spouts.kafka.epoch_ends import EpochEnds, LastLook
-from streamlet.spouts.kafka.errors import LeadersBehind, OffsetsLost
+from streamlet.spouts.kafka.errors import LeadersBehind, OffsetsLost, PlaceOfNoPartition
 from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
-from streamlet.spouts.kafka.partition import OffsetRange, Partition
+from streamlet.spouts.kafka.partition import GlobalPartitionInformation, OffsetRange, Partition
 from streamlet.spouts.kafka.partition_counters import PartitionCounters
-from streamlet.spouts.kafka.read_range import OFFSET, ReadPlace
+from streamlet.spouts.kafka.read_range import OFFSET, ReadPlace, partitions_in
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.schemes.scheme import Scheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig, StartPolicy
@@ -267,6 +267,16 @@ class PartitionOpener:
             lambda error: log.info("%s: what its log holds could not be asked yet: %s", partition, error.message),
         )
 
+    def refuse_strangers(self, topics: Iterable[GlobalPartitionInformation]) -> None:
+        """Raise PlaceOfNoPartition where the settings name a partition that a topic lacks."""
+        # Rule: at the start, also one that may come later. A typo would read a whole log in place of a part.
+        numbers = {info.topic: info.leaders for info in topics}
+        for setting in ("start_offset", "stop_offset"):
+            for partition in partitions_in(getattr(self._config, setting), self._config.choice()):
+                there = numbers.get(partition.topic)
+                if there is not None and partition.number not in there:
+                    raise PlaceOfNoPartition(setting, partition, there)
+
     def _until_answered(
         self,
         partition: Partition,
@@ -325,6 +335,11 @@ class PartitionOpener:
         log.info("%s: begins at offset %d (%s)", partition, decision.offset, decision.reason.value)
         if decision.stop is not None:
             log.info("%s: stops at offset %d (%s)", partition, decision.stop.offset, decision.stop.asked)
+            if decision.offset > decision.stop.offset:
+                log.warning(
+                    "%s: nothing is read, for it begins behind its stop: %r has read further before. Give this read an "
+                    "id of its own, or set ignore_stored_offset.", partition, self._config.id
+                )  # fmt: skip
         stored, bounds = found[-1]
         manager = self._manager(partition, decision, bounds, topic_id)
         if stored is not None and decision.reason is Reason.STORED:

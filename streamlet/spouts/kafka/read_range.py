@@ -53,6 +53,13 @@ def place_in(given: Any, partition: Partition, others: str) -> ReadPlace:
     return found
 
 
+def partitions_in(given: Any, chosen: ChosenTopics) -> list[Partition]:
+    """Return the partitions that a setting names, which was checked."""
+    if not isinstance(given, Mapping):
+        return []
+    return [Partition(*key) if isinstance(key, tuple) else Partition(chosen.names[0], key) for key in given]
+
+
 def wrong_place(given: Any, ends: tuple[str, ...], chosen: ChosenTopics) -> str | None:
     """Return why a setting names no place; None: it does. ``ends``: those of the log that it may name."""
     words = " or ".join(f'"{end}"' for end in ends)

@@ -365,7 +365,7 @@ class KafkaSpout(Spout):
             cause = self.fail_cause or (TOOK_TOO_LONG if self.fail_reason is FailReason.TIMED_OUT else UNKNOWN)
             if self._exactly_once is not None:
                 self._exactly_once.failed(
-                    *(manager, offset, self.fail_reason), final=self.fail_final, cause=cause, detail=self.fail_detail
+                    *(manager, offset, self.fail_reason), final=self.fail_final, cause=cause, deaths=self.fail_deaths
                 )
                 self._turn_left = 0
                 return
@@ -383,7 +383,7 @@ class KafkaSpout(Spout):
         if self.fail_reason is FailReason.DEAD_LETTER:
             manager.dead_letter(offset, self.fail_cause or UNKNOWN)
         else:
-            manager.crashed(offset, self.fail_detail)
+            manager.crashed(offset, self.fail_cause or UNKNOWN, self.fail_deaths)
 
     @classmethod
     def takes_dead_letters(cls, kwargs: Mapping[str, Any]) -> bool:

@@ -29,12 +29,14 @@ __all__ = ["harness"]
 
 TOPOLOGY = """
 import os
+import time
 from streamlet import Bolt, Topology
 from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, KafkaSpout, SpoutConfig, ZkOffsets
 
 
 class Note(Bolt):
     def process(self, tup):
+        time.sleep(float(os.environ.get("WORK_S", "0")))
         with open(os.environ["SEEN"], "a") as seen:
             print(tup.values[0], file=seen)
 
@@ -86,10 +88,10 @@ class Site:
             self.ends[partition] += count
         assert producer.flush(30) == 0
 
-    def run(self, file: Path) -> list[str]:
+    def run(self, file: Path, *options: str) -> list[str]:
         """Run until caught up; what it read, in order."""
         self.seen.unlink(missing_ok=True)
-        done = self.streamlet("run", file, "--backend", "inline", "--until-caught-up", SEEN=str(self.seen))
+        done = self.streamlet("run", file, "--backend", "inline", "--until-caught-up", *options, SEEN=str(self.seen))
         assert done.returncode == 0, done.stderr
         return sorted(self.seen.read_text().split()) if self.seen.exists() else []
 
@@ -190,6 +192,23 @@ def test_after_an_import_a_run_reads_from_the_exported_offsets_on(site: Site, st
     assert site.run(file) == site.records(4, 4)
 
 
+@pytest.mark.parametrize("store", ["zk", "group"])
+def test_a_bounded_read_that_is_moved_ends_where_it_would_have(site: Site, store: str) -> None:
+    """Its stop is the end of the log as it was when the read began."""
+    file, bounded = getattr(site, store), ("-c", "lines.stop_offset=latest", "-c", "topology.max.spout.pending=2")
+    site.produce(20)
+    ends = [*site.ends]
+    begun = site.streamlet("run", file, "--backend", "inline", "-t", "2", *bounded, SEEN=str(site.seen), WORK_S="0.2")
+    assert "not caught up; everything that was emitted is done" in begun.stdout, begun.stderr
+    site.produce(5)
+    told = site.offsets("reset", file, "--by", "-2", "--yes")
+    assert told.count("stops at offset 20, as before.") == 2
+    stored = site.in_zookeeper() if store == "zk" else site.in_group()
+    assert min(stored) < 18
+    site.ends = ends
+    assert site.run(file, *bounded) == site.records(*stored)
+
+
 def running(site: Site, file: Path, *options: str) -> subprocess.Popen[str]:
     """A run that goes on, once it has read everything."""
     process = site.streamlet.start("run", file, "--workers", "1", "-t", "600", *options, SEEN=str(site.seen))
@@ -235,6 +254,16 @@ def test_lag_is_that_of_kafkas_own_tool(site: Site) -> None:
     (row,) = json.loads(site.offsets("lag", site.group, "--json"))["spouts"]
     told = {str(each.partition): each.lag for each in site.cluster.describe_groups(site.topic)}
     assert row["partitions"] == told == {"0": 3, "1": 3} and row["lag"] == 6
+
+
+def test_a_partition_without_a_stored_offset_has_no_lag_and_neither_has_the_sum(site: Site) -> None:
+    (row,) = json.loads(site.offsets("lag", site.group, "--json"))["spouts"]
+    assert row["partitions"] == {"0": 0, "1": 0} and row["lag"] == 0, "there is nothing to read"
+    site.produce(3)
+    site.offsets("set", site.group, "0=1", "--yes")
+    (row,) = json.loads(site.offsets("lag", site.group, "--json"))["spouts"]
+    assert row["partitions"] == {"0": 2, "1": None} and row["lag"] is None
+    assert site.offsets("lag", site.group).splitlines()[-1].split() == ["all", "none"]
 
 
 def test_what_cannot_be_is_refused_in_one_paragraph_and_changes_nothing(

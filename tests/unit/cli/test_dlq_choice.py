@@ -38,6 +38,7 @@ def test_letters_of_other_topologies_are_left_out_and_counted_unless_all_are_wan
         ({"components": ["coumt"]}, "No letter of Billing has the component 'coumt'. Did you mean 'count'?"),
         ({"errors": ["KeyErr"]}, "No letter of Billing has the error 'KeyErr'. There are: E."),
         ({"errors": ["E"], "components": ["count"]}, None),
+        ({"errors": [""]}, "No letter of Billing has the error ''. There are: E."),
     ],
 )
 def test_an_error_or_component_that_no_letter_has_is_answered_with_those_there_are(
@@ -47,6 +48,16 @@ def test_an_error_or_component_that_no_letter_has_is_answered_with_those_there_a
     wanted = WantedLetters(LetterFilter(**chosen), False)
     assert wanted.unknown(shared_log(), "Billing") == ([] if said is None else [said])
     assert wanted.unknown(LetterLog(), "Billing") == []
+
+
+def test_letters_without_an_error_are_chosen_by_an_empty_one() -> None:
+    """Those that a bolt sent itself."""
+    log = shared_log()
+    record, stamp = Record("lines", 0, 3, 5, None, b"v", []), RunStamp("Billing", "run-1", "lines", "0.1.0", None)
+    log.add((0, 3), headers_of(GivenUp(record, 0, 1, Fault("count", "", "not wanted")), stamp, 9))
+    wanted = WantedLetters(LetterFilter(errors=[""]), False)
+    assert wanted.unknown(log, "Billing") == []
+    assert [one.offset for one in plan_replay(log, wanted.of("Billing"), 3).chosen] == [3]
 
 
 def test_times_of_a_letter_have_their_dates() -> None:

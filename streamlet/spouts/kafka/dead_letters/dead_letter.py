@@ -38,7 +38,7 @@ HISTORY = (REPLAYS, FIRST_RECORD, FIRST_FAILED_AT)
 MOST_ERROR_TEXT = 1000
 """Characters of an error's text that a header takes."""
 
-WORKER_DIED, TIMED_OUT, MISFIT = "WorkerDied", "TimedOut", "RowDoesNotFit"
+TIMED_OUT, MISFIT = "TimedOut", "RowDoesNotFit"
 """Classes of errors that no code of the user's has raised."""
 
 RecordHeaders = Sequence[tuple[str, bytes | None]]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
 from streamlet.base.errors import BadInput
 from streamlet.spouts.kafka.partition import OffsetRange
-from streamlet.spouts.kafka.stores.offset_store import NotAnOffset, whole_number
+from streamlet.spouts.kafka.stores.offset_store import NotAnOffset, StopOffset, read_stop, whole_number
 
 FORMAT = "streamlet-offsets-1"
 """The format of an export."""
@@ -38,6 +38,8 @@ class StoredEntry:
     """The whole entry as text."""
     version: int = -1
     """The version of a ZooKeeper node; -1 in a group."""
+    stop: StopOffset | None = None
+    """Where a bounded read ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Wish:
 
     offset: int
     leader_epoch: int = -1
+    stop: StopOffset | None = None
+    """Where a bounded read ends; None: where it would have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +185,17 @@ def changes(
                 "between them, or leave this partition out and move it with "
                 f"`reset --to earliest --partition {number}`."
             )
-    return [
-        Change(number, stored.get(number), wish, _differs(stored.get(number), wish, topic_id))
-        for number, wish in sorted(wishes.items())
-    ]
+    return [_change(number, stored.get(number), wish, topic_id) for number, wish in sorted(wishes.items())]
 
 
-def _differs(entry: StoredEntry | None, wish: Wish, topic_id: str | None) -> bool:
+def _change(number: int, entry: StoredEntry | None, wish: Wish, topic_id: str | None) -> Change:
+    if entry is None:
+        return Change(number, None, wish, needed=True)
     # An entry of a deleted topic of this name: a run refuses it, also where the number is the same.
-    stale = entry is not None and None not in (entry.topic_id, topic_id) and entry.topic_id != topic_id
-    return entry is None or entry.offset != wish.offset or stale
+    stale = None not in (entry.topic_id, topic_id) and entry.topic_id != topic_id
+    # Rule: a bounded read stops where it would have, wherever it goes on: its stop was fixed when it began.
+    after = wish if wish.stop is not None or stale else replace(wish, stop=entry.stop)
+    return Change(number, entry, after, stale or entry.offset != after.offset or entry.stop != after.stop)
 
 
 def check_topic(what: str, given: tuple[str, str | None], there: tuple[str, str | None]) -> None:
@@ -216,7 +221,13 @@ def export_document(
 ) -> dict[str, Any]:
     """Return an export for ``json.dumps``."""
     rows = [
-        {"partition": number, "offset": row.offset, "leader_epoch": row.leader_epoch, "metadata": row.metadata}
+        {
+            "partition": number,
+            "offset": row.offset,
+            "leader_epoch": row.leader_epoch,
+            "stop": row.stop and asdict(row.stop),
+            "metadata": row.metadata,
+        }
         for number, row in sorted(stored.items())
     ]
     return {"format": FORMAT, **about, "topic": topic, "topic_id": topic_id, "offsets": rows}
@@ -245,7 +256,7 @@ def _exported_row(row: Mapping[str, Any]) -> tuple[int, Wish]:
     number, offset, epoch = (whole_number(row, key) for key in ("partition", "offset", "leader_epoch"))
     if number is None or offset is None or epoch is None or min(number, offset, epoch + 1) < 0:
         raise NotAnOffset(f"a row has no usable numbers: {str(row)[:80]}")
-    return number, Wish(offset, epoch)
+    return number, Wish(offset, epoch, read_stop(row.get("stop")))
 
 
 def _not_an_export(file: str, why: str) -> str:

@@ -353,14 +353,21 @@ def _entry(node: OffsetNode, metadata: str, version: int) -> StoredEntry:
     name = topology.get("name") if isinstance(topology, Mapping) else None
     stored = node.stored
     return StoredEntry(
-        stored.offset, stored.leader_epoch, stored.topic_id, node.owner_epoch, str(name or ""), metadata, version
+        stored.offset,
+        stored.leader_epoch,
+        stored.topic_id,
+        node.owner_epoch,
+        str(name or ""),
+        metadata,
+        version,
+        stored.stop,
     )
 
 
 def _encoded(owner: Owner, topic: str, change: Change, topic_id: str | None) -> bytes:
     # Rule: above the epoch that was read. An owner that slept through the change would commit under its own.
     epoch = 1 if change.before is None else change.before.owner_epoch + 1
-    position = CommitPosition(change.after.offset, change.after.leader_epoch)
+    position = CommitPosition(change.after.offset, change.after.leader_epoch, stop=change.after.stop)
     return encode(owner, Partition(topic, change.partition), position, epoch, topic_id)
 
 

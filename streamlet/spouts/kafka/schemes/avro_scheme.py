@@ -77,12 +77,13 @@ class AvroReader:
     def __init__(self, argument: str, schema: Any, registry: SchemaRegistry | None, *, framed: bool) -> None:
         self._registry = registry
         self._framed = framed or registry is not None
+        self._without_header = "framed=False" if registry is None else f"{argument}=... in place of registry=..."
         self._given = None if schema is None else _given(argument, schema)
         self._by_id: dict[int, Any] = {}
 
     def decode(self, data: Data) -> Any:
         """Return what Avro bytes say. Raises UnreadableData, UnknownSchema and SchemeNotReady."""
-        schema_id, body = split_header(data) if self._framed else (None, data)
+        schema_id, body = split_header(data, self._without_header) if self._framed else (None, data)
         writer, reader = self._given, None
         if self._registry is not None:
             assert schema_id is not None

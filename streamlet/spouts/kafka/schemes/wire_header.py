@@ -16,12 +16,15 @@ MOST_INDEXES = 64
 """Levels of messages within messages; more is not this header."""
 
 
-def split_header(data: Data) -> tuple[int, Data]:
-    """Return the schema's id, and the bytes after the header. Raises UnreadableData."""
+def split_header(data: Data, without: str = "framed=False") -> tuple[int, Data]:
+    """Return the schema's id, and the bytes after the header. Raises UnreadableData.
+
+    ``without``: what to say to the scheme where the topic has no such headers, for the error.
+    """
     if len(data) < SIZE or data[0] != MAGIC:
         raise UnreadableData(
             "it does not begin with a schema registry's header (a byte 0 and a schema id of 4 bytes): it has "
-            f"{len(data)} bytes and begins with {bytes(data[:8])!r}; if the topic has no such headers, say framed=False"
+            f"{len(data)} bytes and begins with {bytes(data[:8])!r}; if the topic has no such headers, say {without}"
         )
     return int.from_bytes(data[1:SIZE], "big"), data[SIZE:]
 

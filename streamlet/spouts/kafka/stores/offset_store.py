@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from streamlet.base.errors import StreamletError
@@ -166,7 +166,7 @@ def encode(
         "owner_epoch": owner_epoch,
     }
     if position.stop is not None:
-        fields["stop"] = {"offset": position.stop.offset, "asked": position.stop.asked}
+        fields["stop"] = asdict(position.stop)
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -201,12 +201,13 @@ def decode(data: bytes | str, partition: Partition) -> OffsetNode:
         topology_id=str(topology.get("id", "")) if isinstance(topology, dict) else "",
         topic_id=topic_id if isinstance(topic_id, str) else None,
         leader_epoch=-1 if leader_epoch is None else leader_epoch,
-        stop=_stop(fields.get("stop")),
+        stop=read_stop(fields.get("stop")),
     )
     return OffsetNode(stored, owner_epoch, fields)
 
 
-def _stop(found: Any) -> StopOffset | None:
+def read_stop(found: Any) -> StopOffset | None:
+    """Return the stop of a bounded read that JSON holds; None for anything else."""
     offset = whole_number(found, "offset") if isinstance(found, dict) else None
     return None if offset is None or not isinstance(found.get("asked"), str) else StopOffset(offset, found["asked"])
 

@@ -96,6 +96,30 @@ def test_a_bounded_read_is_exact_by_offset_by_time_and_at_the_gaps_of_transactio
     assert stored(servers, topic, topic) == [72, 333, 400]
 
 
+def test_a_place_for_a_partition_that_is_not_there_is_refused(
+    kafka4: DevCluster, harness: Make, make_topic: Make
+) -> None:
+    """A typo would read the whole log."""
+    servers, topic = kafka4.bootstrap_servers, make_topic(kafka4, partitions=2)
+    for setting in ("start_offset", "stop_offset"):
+        config = SpoutConfig(KafkaHosts(servers), topic, id=topic, **{setting: {3: 50}})
+        with pytest.raises(BadInput, match=f"{setting} names partition 3 of topic '{topic}', which has 0, 1:"):
+            harness(config)
+
+
+def test_a_read_that_begins_behind_its_stop_says_so(
+    kafka4: DevCluster, witness4: Witness, harness: Make, make_topic: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    servers, topic = kafka4.bootstrap_servers, make_topic(kafka4, partitions=1)
+    witness4.produce(topic, [str(n) for n in range(30)], 0)
+    whole = harness(SpoutConfig(KafkaHosts(servers), topic, id=topic), conf=ENDS_BY_ITSELF)
+    assert len(drained(whole)) == 30
+    whole.spout.close()
+    part = harness(SpoutConfig(KafkaHosts(servers), topic, id=topic, stop_offset={0: 10}), conf=ENDS_BY_ITSELF)
+    assert drained(part) == []
+    assert f"nothing is read, for it begins behind its stop: {topic!r} has read further before" in caplog.text
+
+
 def test_a_stop_in_the_future_is_refused(kafka4: DevCluster, harness: Make, make_topic: Make) -> None:
     topic = make_topic(kafka4, partitions=1)
     config = SpoutConfig(

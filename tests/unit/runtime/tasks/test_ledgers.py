@@ -206,9 +206,11 @@ def test_after_a_lost_link_every_open_tree_fails_once() -> None:
 def test_a_tuple_that_killed_its_worker_is_charged_to_its_own_spout_only() -> None:
     rig = Rig()
     trees = rig.open("a", "b")
-    rig.ledgers.apply_crashes([trees["a"][0], rig.foreign_root()], "was killed by SIGSEGV")
+    rig.ledgers.apply_crashes([trees["a"][0], rig.foreign_root()], "was killed by SIGSEGV", "parse")
     assert rig.spout.heard == [("fail", "a")] and rig.spout.reasons == [FailReason.CRASHED]
     assert rig.spout.fail_detail == "was killed by SIGSEGV (1 time so far)" and not rig.sent
+    text = "the worker was killed by SIGSEGV (1 time so far)"
+    assert rig.spout.fail_cause == FailureCause("parse", "WorkerDied", text) and rig.spout.fail_deaths == 1
 
 
 def test_spouts_have_caught_up_only_without_an_open_tree() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -96,6 +97,8 @@ class Opener:
         self.gone: list[tuple[Partition, OffsetRange | None]] = []
         self.is_slow = False
         """Whether what begins now waits, with the topic id of its beginning."""
+
+    def refuse_strangers(self, topics: Iterable[GlobalPartitionInformation]) -> None: ...
 
     def note(self, error: StreamletError) -> None:
         self.last_error = error

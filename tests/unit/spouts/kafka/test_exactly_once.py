@@ -213,14 +213,17 @@ def given_up(rig: Rig) -> tuple[int, int]:
 def test_a_letter_counts_when_it_is_committed_and_one_of_an_attempt_that_failed_counts_once() -> None:
     rig = Rig()
     rig.read_all()
-    rig.it.failed(rig.manager, 2, FailReason.CRASHED, final=True, detail="was killed")
+    died = FailureCause("parse", "WorkerDied", "the worker was killed")
+    rig.it.failed(rig.manager, 2, FailReason.CRASHED, final=True, cause=died, deaths=3)
     for _ in range(3):
         rig.begin()
         rig.read_all()
         (row,) = rig.write_letters()
         assert given_up(rig) == (0, 0)
         rig.it.attempt.lost(rig.now)
-    assert dict(row.headers)["streamlet.dlq.error.class"] == b"WorkerDied"
+    headers = dict(row.headers)
+    assert headers["streamlet.dlq.error.class"] == b"WorkerDied" and headers["streamlet.dlq.component"] == b"parse"
+    assert headers["streamlet.dlq.tries"] == b"3"
     rig.committed = 5
     rig.begin()
     assert given_up(rig) == (1, 1), "the commit was made, though nobody heard of it"

@@ -425,8 +425,8 @@ def test_a_bolt_sends_a_record_to_the_dead_letters_past_its_tries() -> None:
     one.dead_letter(1, FailureCause("count", "", "not wanted", True))
     one.dead_letter(1, FailureCause("other", "", "late", True))
     assert given_up(one) == [(1, b"b", 1, Fault("count", "", "not wanted"))]
-    one.crashed(0, "was killed by SIGSEGV")
-    assert given_up(one)[1] == (0, b"a", 1, Fault("", "WorkerDied", "the worker was killed by SIGSEGV"))
+    one.crashed(0, FailureCause("parse", "WorkerDied", "the worker was killed by SIGSEGV"), 3)
+    assert given_up(one)[1] == (0, b"a", 3, Fault("parse", "WorkerDied", "the worker was killed by SIGSEGV"))
 
 
 def test_records_kept_for_dead_letters_count_as_memory() -> None:
@@ -1021,14 +1021,14 @@ def test_a_record_that_killed_its_worker_too_often_follows_the_policy(
     one.add(*fetched(batch(0, [b"a", b"b"])), 2)
     drain(one, out)
     one.ack(1)
-    one.crashed(0, "was killed by SIGSEGV (3 times so far)")
+    one.crashed(0, FailureCause("parse", "WorkerDied", "the worker was killed by SIGSEGV (3 times so far)"), 3)
     if policy == "skip":
         assert one.ledger.counts.given_up == 1 and one.last_completed_offset() == 2
         assert "lines-3 offset 0 given up (on_poison=skip)" in caplog.text and "SIGSEGV (3 times" in caplog.text
     else:
         assert one.poisoned is not None and "offset 0" in str(one.poisoned) and "SIGSEGV" in str(one.poisoned)
         assert one.last_completed_offset() == 0
-    one.crashed(0, "once more")
+    one.crashed(0, FailureCause("parse", "WorkerDied", "once more"), 4)
     assert one.ledger.counts.given_up == (policy == "skip")
 
 

@@ -304,10 +304,11 @@ def test_a_record_that_must_be_given_up_is() -> None:
     rig = Rig(Manager(0, 1))
     rig.ask(1)
     crashed: list[Any] = []
-    rig.managers[0].crashed = lambda offset, how: crashed.append((offset, how))  # type: ignore[attr-defined]
-    rig.spout.fail_reason, rig.spout.fail_final, rig.spout.fail_detail = FailReason.CRASHED, True, "was killed"
+    rig.managers[0].crashed = lambda *given: crashed.append(given)  # type: ignore[attr-defined]
+    rig.spout.fail_reason, rig.spout.fail_final, rig.spout.fail_deaths = FailReason.CRASHED, True, 3
+    rig.spout.fail_cause = cause = FailureCause("parse", "WorkerDied", "the worker was killed")
     rig.spout.fail_many([(10, 4), (99, 4)])
-    assert crashed == [(4, "was killed")] and not rig.managers[0].failed
+    assert crashed == [(4, cause, 3)] and not rig.managers[0].failed
 
 
 def test_a_poison_record_stops_the_spout_also_while_it_is_paused() -> None:

@@ -24,6 +24,7 @@ from streamlet.spouts.kafka.offset_tools.offset_changes import (
     read_export,
 )
 from streamlet.spouts.kafka.partition import OffsetRange
+from streamlet.spouts.kafka.stores.offset_store import StopOffset
 
 LOGS = {0: OffsetRange(5, 20), 1: OffsetRange(0, 10)}
 
@@ -60,6 +61,19 @@ def test_an_entry_of_a_deleted_topic_is_written_anew_at_the_same_number() -> Non
     assert not row.needed
 
 
+def test_a_bounded_read_that_is_moved_stops_where_it_would_have() -> None:
+    stop, other = StopOffset(9, "latest"), StopOffset(7, "7")
+    stored = {0: StoredEntry(6, topic_id="id", stop=stop)}
+    (moved,) = changes("t", "id", {0: Wish(8)}, stored, LOGS)
+    assert moved.after == Wish(8, stop=stop) and moved.needed
+    (imported,) = changes("t", "id", {0: Wish(6, stop=other)}, stored, LOGS)
+    assert imported.after.stop == other and imported.needed, "only the stop differs"
+    (same,) = changes("t", "id", {0: Wish(6)}, stored, LOGS)
+    assert not same.needed
+    (renewed,) = changes("t", "new", {0: Wish(6)}, stored, LOGS)
+    assert renewed.after.stop is None, "it was a place in the deleted topic"
+
+
 def test_both_ends_of_the_log_are_allowed_and_nothing_beyond() -> None:
     for offset in (5, 20):
         assert changes("t", None, {0: Wish(offset)}, {}, LOGS)
@@ -80,10 +94,11 @@ def test_a_move_counts_from_the_stored_offset_and_stays_within_the_log() -> None
 
 
 def test_an_export_is_read_back_as_it_was_written() -> None:
-    stored = {0: StoredEntry(9, leader_epoch=3, metadata="{}"), 1: StoredEntry(10)}
+    stop = StopOffset(12, "latest")
+    stored = {0: StoredEntry(9, leader_epoch=3, metadata="{}", stop=stop), 1: StoredEntry(10)}
     document = export_document({"component": "lines"}, "t", "id", stored)
     found = read_export(json.dumps(document), "file")
-    assert (found.topic, found.topic_id, found.wishes) == ("t", "id", {0: Wish(9, 3), 1: Wish(10)})
+    assert (found.topic, found.topic_id, found.wishes) == ("t", "id", {0: Wish(9, 3, stop), 1: Wish(10)})
 
 
 @pytest.mark.parametrize(

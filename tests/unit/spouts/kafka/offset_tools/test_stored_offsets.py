@@ -17,6 +17,7 @@ from streamlet.spouts.kafka.offset_tools.stored_offsets import (
 )
 from streamlet.spouts.kafka.ownership.owner_nodes import TaskNode
 from streamlet.spouts.kafka.partition import OffsetRange
+from streamlet.spouts.kafka.stores.offset_store import StopOffset
 from tests.memory_nodes import MemoryNodeStore, MemoryTree
 
 LOGS = {0: OffsetRange(0, 100), 1: OffsetRange(0, 100)}
@@ -33,13 +34,15 @@ def write(at: ZooKeeperOffsetPlace, wishes: dict[int, Wish], stored: dict[int, S
 def test_each_write_counts_the_owner_epoch_up_and_says_whose_it_is() -> None:
     tree = MemoryTree()
     at = place(tree)
-    write(at, {0: Wish(7, 2)}, {})
+    write(at, {0: Wish(7, 2, StopOffset(20, "latest"))}, {})
     (entry,) = at.read([0, 1]).values()
+    assert entry.stop == StopOffset(20, "latest")
     assert (entry.offset, entry.leader_epoch, entry.topic_id, entry.owner_epoch) == (7, 2, "topic-id", 1)
     assert entry.written_by == "words"
     write(at, {0: Wish(3)}, at.read([0]))
     fields = json.loads(tree.nodes["/root/id/partition_0"][0])
     assert (fields["offset"], fields["owner_epoch"], fields["leader_epoch"]) == (3, 2, -1)
+    assert fields["stop"] == {"offset": 20, "asked": "latest"}
 
 
 def test_a_write_that_came_in_between_is_not_overwritten() -> None:
