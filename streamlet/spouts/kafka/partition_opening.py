@@ -144,6 +144,17 @@ def decide_stop(
     return StopOffset(log.end if log.at_stop is None else log.at_stop, asked)
 
 
+def refuse_strangers(config: SpoutConfig, topics: Iterable[GlobalPartitionInformation]) -> None:
+    """Raise PlaceOfNoPartition where the settings name a partition that a topic lacks."""
+    # Rule: at the start, also one that may come later. A typo would read a whole log in place of a part.
+    numbers = {info.topic: info.leaders for info in topics}
+    for setting in ("start_offset", "stop_offset"):
+        for partition in partitions_in(getattr(config, setting), config.choice()):
+            there = numbers.get(partition.topic)
+            if there is not None and partition.number not in there:
+                raise PlaceOfNoPartition(setting, partition, there)
+
+
 def kept_stop(stop: StopOffset, log: LogBounds, decision: StartDecision) -> StopOffset:
     """Return a stop that was chosen before, fitted to the log."""
     # Rule: a stop is chosen once. After a loss the end of the log is another one, and a read to "latest" would go on
@@ -159,6 +170,19 @@ def _lowered(stop: StopOffset, log_end: int) -> StopOffset:
 def _from(first: int, lost: OffsetRange | None) -> OffsetRange | None:
     """Return the part of a range from ``first`` on; None: nothing of it is known."""
     return None if lost is None or lost.end <= first else OffsetRange(max(lost.first, first), lost.end)
+
+
+def _tell_begin(partition: Partition, decision: StartDecision, id_: str) -> None:
+    log.info("%s: begins at offset %d (%s)", partition, decision.offset, decision.reason.value)
+    if decision.stop is None:
+        return
+    log.info("%s: stops at offset %d (%s)", partition, decision.stop.offset, decision.stop.asked)
+    if decision.offset > decision.stop.offset:
+        log.warning(
+            "%s: nothing is read, for it begins behind its stop: %r has read further before. Give this read an id of "
+            "its own, or set ignore_stored_offset.",
+            *(partition, id_),
+        )
 
 
 def _loss_in_words(partition: Partition, offset: int, decision: StartDecision) -> str:
@@ -221,6 +245,7 @@ class PartitionOpener:
     ) -> None:
         self.opens_later = opens_later
         """Whether each attempt opens partitions again (``topology.delivery: exactly-once``)."""
+        self.check_topics = partial(refuse_strangers, config)
         self._ends: dict[tuple[Partition, str | None], int] = {}
         """Partition and topic id -> where its log ended when the run began."""
         self._cuts: dict[tuple[Partition, str | None], int] = {}
@@ -266,16 +291,6 @@ class PartitionOpener:
             lambda connection: self._reset_once(manager, connection, look),
             lambda error: log.info("%s: what its log holds could not be asked yet: %s", partition, error.message),
         )
-
-    def refuse_strangers(self, topics: Iterable[GlobalPartitionInformation]) -> None:
-        """Raise PlaceOfNoPartition where the settings name a partition that a topic lacks."""
-        # Rule: at the start, also one that may come later. A typo would read a whole log in place of a part.
-        numbers = {info.topic: info.leaders for info in topics}
-        for setting in ("start_offset", "stop_offset"):
-            for partition in partitions_in(getattr(self._config, setting), self._config.choice()):
-                there = numbers.get(partition.topic)
-                if there is not None and partition.number not in there:
-                    raise PlaceOfNoPartition(setting, partition, there)
 
     def _until_answered(
         self,
@@ -332,14 +347,7 @@ class PartitionOpener:
         decision = yield from self._store.open(partition, connection.broker, topic_id, decide)
         if decision.is_loss:
             self._report_loss(partition, decision, topic_id)
-        log.info("%s: begins at offset %d (%s)", partition, decision.offset, decision.reason.value)
-        if decision.stop is not None:
-            log.info("%s: stops at offset %d (%s)", partition, decision.stop.offset, decision.stop.asked)
-            if decision.offset > decision.stop.offset:
-                log.warning(
-                    "%s: nothing is read, for it begins behind its stop: %r has read further before. Give this read an "
-                    "id of its own, or set ignore_stored_offset.", partition, self._config.id
-                )  # fmt: skip
+        _tell_begin(partition, decision, self._config.id)
         stored, bounds = found[-1]
         manager = self._manager(partition, decision, bounds, topic_id)
         if stored is not None and decision.reason is Reason.STORED:

@@ -306,6 +306,14 @@ def wire(
     return parts
 
 
+def _warn_of_unused_topic(config: SpoutConfig, context: TopologyContext) -> None:
+    if config.on_poison != DEAD_LETTER and config.dead_letter_topic and context.task_index == 0:
+        log.warning(
+            "The spout %r writes no letter to %r (dead_letter_topic): on_poison is %r, and would have to be %r.",
+            *(context.component_name, config.dead_letter_topic, config.on_poison, DEAD_LETTER),
+        )
+
+
 def _installed() -> str:
     """Return streamlet's version; empty where it runs without being installed."""
     try:
@@ -448,11 +456,7 @@ class _Start:
     def _dead_letter_writer(self, brokers: Sequence[Broker], stamp: RunStamp) -> DeadLetterWriter | None:
         """Return the writer, its topic known; None where it is not needed. Raises NoDeadLetterTopic."""
         config, context = self._config, self._context
-        if config.on_poison != DEAD_LETTER and config.dead_letter_topic and context.task_index == 0:
-            log.warning(
-                "The spout %r writes no letter to %r (dead_letter_topic): on_poison is %r, and would have to be %r.",
-                *(context.component_name, config.dead_letter_topic, config.on_poison, DEAD_LETTER),
-            )
+        _warn_of_unused_topic(config, context)
         if config.on_poison != DEAD_LETTER or self._exactly_once:
             return None
         logger = logging.getLogger(f"{COMPONENT_LOGGER}.{context.component_name}")
