@@ -250,7 +250,10 @@ def replay(
         log = topic.read(whole=yes)
         plan = plan_replay(log, wanted.of(topology), max_replays)
         topic.check_targets(plan.chosen, to)
-        replayed = Replayed(plan.chosen, []) if producer is None else topic.replay(producer, plan.chosen, to)
+        replayed = Replayed(plan.chosen, [])
+        if producer is not None:
+            replayed = topic.replay(producer, plan.chosen, to)
+            log.mark(replayed.written)
     if as_json:
         told = {
             "topic": topic.topic,

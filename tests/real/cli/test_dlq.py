@@ -13,8 +13,10 @@ from confluent_kafka import Producer
 
 from streamlet.devcluster import DevCluster
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
+from streamlet.spouts.kafka.dead_letters.dead_letter import Fault, GivenUp, RunStamp, headers_of
 from streamlet.spouts.kafka.dead_letters.dead_letter_choice import LetterFilter, plan_replay
 from streamlet.spouts.kafka.dead_letters.dead_letter_topic import DeadLetterTopic, ReplayFailed
+from streamlet.spouts.kafka.schemes.scheme import Record
 from tests.command_line import ROOT, Streamlet, streamlet
 from tests.read_back import Row, read_back
 
@@ -85,14 +87,15 @@ def test_a_replay_after_the_fix_brings_every_record_to_its_end_and_empties_the_l
     site.run()
     assert site.done() == sorted({*range(400)} - {*POISON})
     letters = site.dlq("list")["letters"]
-    values = {row.value: row for row in read_back(site.cluster, site.letters, len(POISON))}
+    values = [row.value for row in read_back(site.cluster, site.letters, len(POISON))]
     assert sorted(values) == sorted(b"%d" % number for number in POISON) and len(letters) == len(POISON)
 
     planned = site.dlq("replay")
     assert planned["dry_run"] and len(planned["letters"]) == len(POISON)
     assert len(site.records(400)) == 400, "nothing was written"
     replayed = site.dlq("replay", "--yes")
-    assert len(replayed["letters"]) == len(POISON)
+    assert [row["state"] for row in planned["letters"]] == ["open"] * len(POISON)
+    assert [row["state"] for row in replayed["letters"]] == ["replayed"] * len(POISON)
     rows = site.records(400 + len(POISON))
     again = [row for row in rows if any(name == OWN + "replays" for name, _ in row.headers)]
     assert len(rows) == 400 + len(POISON) and sorted(int(row.value or b"") for row in again) == POISON
@@ -130,7 +133,7 @@ def test_a_record_that_fails_again_keeps_its_history_and_does_not_circle_for_eve
     assert "4 dead letters stay: replayed 2 times or more" in said
 
 
-def test_filters_choose_and_show_tells_all_of_one_letter(site: Site) -> None:
+def test_filters_choose_show_tells_all_of_one_letter_and_other_topologies_are_left_out(site: Site) -> None:
     site.run()
     letters = site.dlq("list")["letters"]
     for option, value, chosen in (
@@ -151,9 +154,23 @@ def test_filters_choose_and_show_tells_all_of_one_letter(site: Site) -> None:
     assert (shown["code_version"], shown["topology"], shown["state"]) == ("poisoned", "Poison", "open")
     text = site.said("list", "--limit", 1)
     assert f"{len(POISON)} dead letters" in text and f"and {len(POISON) - 1} more" in text
+    record, fault = Record("lines", 0, 7, 5, None, b"x", []), Fault("count", "ValueError", "no")
+    headers = headers_of(GivenUp(record, 0, 3, fault), RunStamp("Other", "run-1", "lines", "0.1.0", None), 9)
+    producer = Producer({"bootstrap.servers": site.cluster.bootstrap_servers})
+    producer.produce(site.letters, b"x", headers=headers)
+    assert producer.flush(30) == 0
+    own, every = site.dlq("list"), site.dlq("list", "--all-topologies")
+    assert (len(own["letters"]), own["other_topologies"]) == (len(POISON), 1)
+    assert (len(every["letters"]), every["other_topologies"]) == (len(POISON) + 1, 0)
+    assert len(site.dlq("purge", "--all", "--yes")["letters"]) == len(POISON)
+    assert [row["topology"] for row in site.dlq("list", "--all-topologies")["letters"]] == ["Other"]
+    assert len(site.dlq("purge", "--all", "--all-topologies", "--yes")["letters"]) == 1
+    assert site.dlq("list", "--all", "--all-topologies")["letters"] == []
 
 
-def test_a_purge_deletes_what_was_replayed_and_names_what_stands_behind_others(site: Site) -> None:
+def test_a_purge_deletes_what_was_replayed_and_names_what_stands_behind_others(
+    site: Site, make_topic: Callable[..., str]
+) -> None:
     site.run()
     letters = site.dlq("list")["letters"]
     late = next(row for row in reversed(letters) if not row["letter"].endswith(":0"))
@@ -163,7 +180,11 @@ def test_a_purge_deletes_what_was_replayed_and_names_what_stands_behind_others(s
     planned = site.dlq("purge")
     assert planned["letters"] == [] and [row["letter"] for row in planned["stays"]] == [late["letter"]]
     assert f"letter {planned['stays'][0]['letter']} stands behind" in site.said("purge")
-    site.dlq("replay", "--yes")
+    elsewhere = make_topic(site.cluster)
+    said = site.said("replay", "--yes", "--to", elsewhere)
+    assert f"{len(POISON) - 1} dead letters replayed." in said and " open" not in said
+    assert len(read_back(site.cluster, elsewhere, len(POISON) - 1)) == len(POISON) - 1
+    assert len(site.records(401)) == 401, "the first replay's, and none of this one"
     site.dlq("purge", "--yes", "--component", "refuse")
     left = site.dlq("list", "--all")["letters"]
     assert left and all(row["state"] == "replayed" for row in left), "what has another letter before it stays"
@@ -178,15 +199,19 @@ def test_a_replay_that_ends_in_between_leaves_nothing_half_done(site: Site, monk
         KafkaHosts(site.cluster.bootstrap_servers), site.topic, id=site.topic, dead_letter_topic=site.letters
     )
     with DeadLetterTopic(settings, print) as topic:
-        first, letters = topic.begin_replay(), topic.read().letters
-        monkeypatch.setattr(first, "commit_transaction", lambda: first.flush())
-        assert topic.replay(first, letters, None).written == letters
-        second = topic.begin_replay()
-        log = topic.read()
-        assert plan_replay(log, LetterFilter(), 3).chosen == letters and not log.replayed
-        monkeypatch.undo()
-        with pytest.raises(ReplayFailed, match=r"has ended early: .* 0 letters are replayed"):
+        first, letters, others = topic.begin_replay(), topic.read().letters, []
+        commit = first.commit_transaction
+
+        def as_another_command_begins() -> None:
+            first.flush()
+            others.append(topic.begin_replay())
+            commit()
+
+        monkeypatch.setattr(first, "commit_transaction", as_another_command_begins)
+        with pytest.raises(ReplayFailed, match=r"early: another `streamlet dlq replay` .* 0 letters are replayed"):
             topic.replay(first, letters, None)
+        log, (second,) = topic.read(), others
+        assert plan_replay(log, LetterFilter(), 3).chosen == letters and not log.replayed
         assert topic.replay(second, letters, None).written == letters
         first.close(0)
         second.close()

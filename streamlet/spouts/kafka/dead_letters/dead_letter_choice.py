@@ -40,6 +40,10 @@ class LetterLog:
         else:
             self.foreign.append(place)
 
+    def mark(self, letters: Iterable[DeadLetter]) -> None:
+        """Take in that letters are replayed; their markers came after the look."""
+        self.replayed.update(letter.place for letter in letters)
+
     def state(self, letter: DeadLetter) -> str:
         """Return "open" or "replayed"."""
         return "replayed" if letter.place in self.replayed else "open"

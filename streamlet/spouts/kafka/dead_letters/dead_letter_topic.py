@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.base.errors import BadInput, StreamletError, text_of
 from streamlet.kafka import Consumer, ConsumerRecord, Producer, TopicPartition
-from streamlet.kafka.broker_errors import UnknownTopicOrPartition
+from streamlet.kafka.broker_errors import ProducerFenced, UnknownTopicOrPartition
 from streamlet.kafka.errors import KafkaError
 from streamlet.spouts.kafka.dead_letters.dead_letter import DeadLetter, marker_headers, replayed_headers
 from streamlet.spouts.kafka.dead_letters.dead_letter_choice import LetterLog, LetterPlace
@@ -54,14 +54,19 @@ class ReplayFailed(StreamletError):
     """A replay ended before its last letter."""
 
     def __init__(self, topic: str, done: int, left: int, error: Exception, letter: DeadLetter | None) -> None:
-        at = "" if letter is None else f"letter {name_of(letter)}: "
-        what_to_do = (
-            "Correct this, or leave the letter out with the options that choose letters"
-            if isinstance(error, BadInput)
-            else "Run the command again"
-        )
+        why = text_of(error) if letter is None else f"letter {name_of(letter)}: {text_of(error)}"
+        what_to_do = "Run the command again"
+        if isinstance(error, ProducerFenced):
+            # The producer is ours: what its error says of it, and to do with it, is nothing that a user has.
+            why = (
+                "another `streamlet dlq replay` of the same dead-letter topic has taken over, or a transaction of this "
+                f"one took longer than {TRANSACTION_TIMEOUT_MS // 1000} s and brokers have ended it."
+            )
+            what_to_do = "Let the other one end, then run this one again. No letter is replayed twice by that"
+        elif isinstance(error, BadInput):
+            what_to_do = "Correct this, or leave the letter out with the options that choose letters"
         super().__init__(
-            f"The replay of dead letters in {topic!r} has ended early: {at}{text_of(error)} {done} letters are "
+            f"The replay of dead letters in {topic!r} has ended early: {why} {done} letters are "
             f"replayed and marked as such, {left} may not be. {what_to_do}: a replay takes exactly those that are "
             "still open, for a record and its mark are written together or not at all."
         )

@@ -49,6 +49,8 @@ def test_open_letters_are_replayed_and_marked_ones_are_not() -> None:
     assert [found.state(letter) for letter in found.letters] == ["replayed", "open", "open"]
     assert offsets(plan_replay(found, ALL, 3).chosen) == [1, 3]
     assert offsets(plan_replay(found, A, 3).chosen) == [3]
+    found.mark(found.letters[1:])
+    assert {found.state(letter) for letter in found.letters} == {"replayed"}
 
 
 def test_what_was_replayed_too_often_stays() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from streamlet.base.clock import ManualClock
 from streamlet.kafka import ConsumerRecord, TopicPartition
+from streamlet.kafka.broker_errors import ProducerFenced
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.producer.errors import RecordTooLarge
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
@@ -165,6 +166,19 @@ def test_an_early_end_names_the_letter_and_says_run_again_only_where_that_helps(
     scene.producer.refused = lambda value: KafkaError("Away.") if value == b"large" else None
     with pytest.raises(ReplayFailed, match=r"letter 0:1: Away. .*Run the command again"):
         scene.topic.replay(scene.producer, letters, None)
+
+
+def test_a_replay_that_another_took_over_from_names_the_command_and_no_producer(scene: Scene) -> None:
+    letters = scene.holds(TRANSACTION + 1)
+    scene.log.values[TRANSACTION] = b"late"
+    scene.producer.refused = lambda value: ProducerFenced("Writing") if value == b"late" else None
+    with pytest.raises(ReplayFailed) as caught:
+        scene.topic.replay(scene.producer, letters, None)
+    said = caught.value.message
+    assert "ended early: another `streamlet dlq replay` of the same dead-letter topic has taken over" in said
+    assert f"{TRANSACTION} letters are replayed and marked as such, 1 may not be. Let the other one end" in said
+    assert "No letter is replayed twice" in said
+    assert "roducer" not in said and "transactional id" not in said and "letter 0:" not in said
 
 
 def test_a_partition_that_gives_nothing_ends_the_command(scene: Scene) -> None:
