@@ -26,6 +26,14 @@ def test_every_block_runs(page: Path, sandbox: Sandbox) -> None:
     sandbox.run_page(page)
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if needs(page)], ids=name)
+def test_a_cluster_is_up_a_block_before_a_topology_runs_on_it(page: Path) -> None:
+    """Where a port is taken, the reader writes another one into the file in between; so does the sandbox."""
+    for block in blocks(page):
+        if "streamlet dev up" in block.text and "not run" not in block.says:
+            assert "streamlet run" not in block.text, f"{block}: cut it behind `dev up`, and say what to write where"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_block_is_run_or_says_why_not(page: Path) -> None:
     """No language slips past the tests, and no reason is empty."""
