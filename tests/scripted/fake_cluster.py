@@ -89,6 +89,8 @@ class Log:
     start: int = 0
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    open_from: int | None = None
+    """Where an open transaction begins."""
 
     @classmethod
     def of(cls, data: bytes) -> Log:
@@ -328,7 +330,7 @@ class FakeCluster:
             partition_index=row.partition,
             error_code=code,
             high_watermark=log.end,
-            last_stable_offset=log.end,
+            last_stable_offset=log.end if log.open_from is None else log.open_from,
             log_start_offset=log.start,
             records=memoryview(data),
         )

@@ -141,6 +141,8 @@ def test_fault_f13_the_last_stable_offset_holds_and_markers_without_records_do_n
     assert take(consumer, 4) == [b"0", b"2", b"3", b"5"]
     assert consumer.poll(200) == {}
     assert consumer.end_offsets([tp]) == {tp: consumer.position(tp)}, "the last stable offset is reached"
+    stable, end = consumer.last_stable_offset(tp), consumer.highwater(tp)
+    assert (stable, end) == (consumer.position(tp), consumer.position(tp) + 2), "the open record, and one behind it"
     second.abort_transaction(20)
     assert take(consumer, 1) == [b"behind"]
     deadline = time.monotonic() + PATIENCE_S

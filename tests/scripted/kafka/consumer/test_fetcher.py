@@ -148,6 +148,17 @@ def test_c4_a_damaged_batch_is_told_after_what_stands_before_it(
     assert consumer.position(ZERO) == 10
 
 
+def test_c2_the_end_of_the_log_and_the_first_open_transaction_are_told_apart(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    broker.cluster.fill("t", 10)
+    broker.cluster.log("t", 0).open_from = 4
+    consumer = consumer_of()
+    consumer.assign([ZERO])
+    poll_until(consumer, lambda: consumer.position(ZERO) == 10)
+    assert (consumer.highwater(ZERO), consumer.last_stable_offset(ZERO)) == (10, 4)
+
+
 def test_c4_a_broker_that_refuses_a_fetch_is_paused_and_the_other_is_not() -> None:
     """A whole answer with an error: nothing of it counts, its session begins again, and the rest goes on."""
     with FakeCluster({"t": 2}, brokers=2) as cluster:
