@@ -70,9 +70,12 @@ def _keeps_letters(component: ComponentDef) -> bool:
 
 
 def delivery_problems(
-    topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]]
+    topology: TopologySpec, conf: Mapping[str, Any], overrides: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[str | None, str, str]]:
-    """Yield (component or None, problem, remedy) of a topology for exactly once."""
+    """Yield (component or None, problem, remedy) of a topology with these settings."""
+    if not is_exactly_once(conf):
+        yield from _found_by(topology, overrides, "at_least_once_problems")
+        return
     committing = [component for component in topology.components if _commits(component)]
     if not committing:
         yield (
@@ -95,8 +98,15 @@ def delivery_problems(
                 f"{DELIVERY} is {EXACTLY_ONCE}, and par is {component.par!r}: one transaction has one producer.",
                 "Give this bolt par=1. It takes batches, so one task writes what many make.",
             )
+    yield from _found_by(topology, overrides, "exactly_once_problems")
+
+
+def _found_by(
+    topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]], hook: str
+) -> Iterator[tuple[str | None, str, str]]:
+    """Yield the problems that components' classes find with their arguments."""
     for component in topology.components:
-        problems = getattr(component.cls, "exactly_once_problems", None)
+        problems = getattr(component.cls, hook, None)
         if problems is not None:
             kwargs: Any = component.kwargs
             own = overrides.get(component.name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamlet.base.errors import BadInput, SettingError
-from streamlet.model.delivery import DELIVERY, EXACTLY_ONCE, delivery_problems
+from streamlet.model.delivery import delivery_problems
 from streamlet.model.grouping import KINDS, Grouping
 from streamlet.model.plan import TICK_PERIOD
 from streamlet.model.settings import SETTINGS, STORMS_SETTINGS, parse_setting
@@ -68,7 +68,7 @@ def checked(
     topology: TopologySpec,
     overrides: Mapping[str, Mapping[str, Any]] | None = None,
     imported: bool = True,
-    settings: Mapping[str, Any] = {},
+    settings: Mapping[str, Any] | None = {},
 ) -> TopologySpec:
     """Return the topology itself if it is valid. Raises InvalidTopology with every problem."""
     problems = validate(topology, overrides, imported, settings)
@@ -81,12 +81,13 @@ def validate(
     topology: TopologySpec,
     overrides: Mapping[str, Mapping[str, Any]] | None = None,
     imported: bool = True,
-    settings: Mapping[str, Any] = {},
+    settings: Mapping[str, Any] | None = {},
 ) -> list[Problem]:
     """Return all problems: the topology's, then each component's.
 
     Components come in declaration order. ``overrides`` are the ``-c COMPONENT.NAME=VALUE`` of a run, by component.
-    ``imported``: whether other processes are to import the components' classes. ``settings`` are those of a run.
+    ``imported``: whether other processes are to import the components' classes. ``settings`` are those of a run; None:
+    ``topology.delivery`` is not looked at.
     """
     problems = [*_whole(topology), *(Problem(None, *finding) for finding in config_problems(topology.config))]
     for component in topology.components:
@@ -103,8 +104,9 @@ def validate(
         ]
         problems += [Problem(component.name, *finding) for finding in findings]
     problems += [*unknown_components(topology, overrides or {}), *_unreachable(topology)]
-    if not problems and {**topology.config, **settings}.get(DELIVERY) == EXACTLY_ONCE:
-        problems = [Problem(*row) for row in delivery_problems(topology, overrides or {})]
+    if not problems and settings is not None:
+        conf = {**topology.config, **settings}
+        problems = [Problem(*row) for row in delivery_problems(topology, conf, overrides or {})]
     return problems
 
 

@@ -52,7 +52,9 @@ class Enriching(Topology):
 
 class ExactlyOnce(Enriching):
     config = {"topology.delivery": "exactly-once"}
-    out = KafkaBolt.spec(inputs=[Enriching.enrich], hosts=NOBODY, topic="enriched", key="user", value="order")
+    out = KafkaBolt.spec(
+        inputs=[Enriching.enrich], hosts=NOBODY, topic="enriched", key="user", value="order", transactional_id="eu"
+    )
 
 
 @pytest.mark.parametrize("topology", [Enriching, ExactlyOnce])

@@ -151,6 +151,16 @@ class KafkaBolt(Bolt):
             yield f"topology.delivery is exactly-once. {error.message}", "Leave the setting out."
 
     @classmethod
+    def at_least_once_problems(cls, kwargs: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        """Yield the setting that needs transactions."""
+        if kwargs["bolt_config"].settings.get("transactional_id") is not None:
+            yield (
+                "transactional_id is given, and topology.delivery is not exactly-once: records belong to no "
+                "transaction.",
+                "Leave it out, or set topology.delivery.",
+            )
+
+    @classmethod
     def kept_in_tests(cls, kwargs: Mapping[str, Any], component: str) -> KeptInTests:
         """Return what makes the records of a batch, as ``MadeRecord``."""
         maker = kwargs["bolt_config"].record_maker()
@@ -178,11 +188,9 @@ class KafkaBolt(Bolt):
             # Rule: the same in every run, so that a new run fences what is left of the one before.
             name = f"{context.topology_name}.{context.component_name}"
             self.exit_on_exception = True  # type: ignore[misc]  # of this task: a tuple without a root ends the run
-        elif "transactional_id" in config.settings:
-            raise SettingError(
-                "KafkaBolt: transactional_id is given, and topology.delivery is not exactly-once: records belong to "
-                "no transaction. Leave it out, or set topology.delivery."
-            )
+        else:
+            for problem, remedy in self.at_least_once_problems({"bolt_config": config}):
+                raise SettingError(f"KafkaBolt: {problem} {remedy}")
         place = ProducerPlace(config.producer_config(name), config.producer_settings(name), context.topology_id)
         shared = place.take()
         self._place = place

@@ -358,7 +358,8 @@ def test_a_hook_of_a_spout_whose_call_runs_none_of_it(name: str) -> None:
 @pytest.mark.parametrize("cls", [Bolt, KafkaBolt, DataFrameSink, Spout, KafkaSpout])
 def test_a_hook_that_returns_an_iterable_may_yield(cls: type[Component]) -> None:
     """Its result is iterated, so it runs: to refuse a generator there would refuse what the documents ask for."""
-    hooks = {name: getattr(cls, name) for name in ("wiring_problems", "exactly_once_problems") if hasattr(cls, name)}
+    names = ("wiring_problems", "exactly_once_problems", "at_least_once_problems")
+    hooks = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
     assert hooks and all(map(inspect.isgeneratorfunction, hooks.values()))
     public = {name: at for name, at in inspect.getmembers(cls, callable) if not name.startswith("_")}
     returns = {name: getattr(at, "__annotations__", {}).get("return", "") for name, at in public.items()}

@@ -115,6 +115,13 @@ def problems(overrides: dict[str, Any] | None = None, **more: Any) -> list[str]:
     return [str(problem) for problem in validate(Counts.__topology__, {"out": overrides or {}}, imported=False)]
 
 
+def test_check_names_a_transactional_id_without_exactly_once() -> None:
+    said = "out: transactional_id is given, and topology.delivery is not exactly-once: records belong to no transaction"
+    for found in (problems(value="count", transactional_id="a"), problems({"transactional_id": "a"}, value="count")):
+        assert len(found) == 1 and found[0].startswith(said), found
+    assert problems({"transactional_id": "none"}, value="count", transactional_id="a") == []
+
+
 def test_check_names_fields_that_a_stream_does_not_have() -> None:
     assert problems(key="word", value="count") == []
     assert problems(key="wrd", value="count", headers={"a": "b"}) == [
