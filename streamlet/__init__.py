@@ -1,6 +1,11 @@
 """Storm's model in pure Python, without Storm: the words a topology is written in."""
+# ruff: noqa: E402 - the packages are looked for before anything imports them
 
 from typing import TYPE_CHECKING, Never
+
+from streamlet.base.packages import refuse_missing
+
+refuse_missing()
 
 from streamlet.backends.contract import RunResult, RunStatus, Stop
 from streamlet.base.backoff import Backoff

@@ -405,12 +405,17 @@ class _Watch:
 
     def on_event(self, line: LogLine) -> None:
         from streamlet.runtime.worker.log_lines import SHOWN, shown_text
+        from streamlet.runtime.worker.printed_lines import STDERR, STDOUT
 
         if self.log_file is not None:
             self.log_file.keep(line)
         if line.printed:
             return
         origin = line.origin
+        # Rule: what components print is printed. On processes it comes here by itself; from an executor as a line.
+        if origin.logger in (STDOUT, STDERR):
+            print(line.text, file=sys.stdout if origin.logger == STDOUT else sys.stderr)
+            return
         logger.log(
             logging.getLevelNamesMapping().get(line.level.upper(), logging.INFO),
             "%s",

@@ -170,6 +170,7 @@ def show(chosen: Chosen, topic: str | None, as_json: bool) -> None:
                 for number, log, entry in look.rows()
             ],
         )
+        _remark(look)
 
 
 @offsets.command()
@@ -198,6 +199,7 @@ def lag(chosen: Chosen, topic: str | None, as_json: bool) -> None:
             for number, log, entry in look.rows()
         ]
         draw(("partition", "offset", "end", "lag"), [*rows, ("all", "", "", _cell(look.total()))])
+        _remark(look)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +216,10 @@ class _Look:
             yield number, self.logs[number], self.stored.get(number)
 
     def lag(self, number: int) -> int | None:
-        """Return the records left in a partition; None where it has some, and nothing is stored."""
+        """Return the records left in a partition; None where no stored offset counts."""
         entry, log = self.stored.get(number), self.logs[number]
+        if entry is not None and entry.is_of_another(self.spout.topic_id):
+            return None
         if entry is None:
             return 0 if log.first == log.end else None
         return max(0, log.end - entry.offset)
@@ -225,6 +229,22 @@ class _Look:
         # Rule: never a number that leaves partitions out: it would be taken for caught up.
         lags = [self.lag(number) for number in self.spout.partitions]
         return None if None in lags else sum(lag or 0 for lag in lags)
+
+    def strangers(self) -> list[int]:
+        """Return the partitions whose entries are of a deleted namesake."""
+        topic_id = self.spout.topic_id
+        return [number for number, entry in sorted(self.stored.items()) if entry.is_of_another(topic_id)]
+
+    def remark(self) -> str | None:
+        """Return a sentence about stored offsets that no run takes; None without any."""
+        numbers = self.strangers()
+        if not numbers:
+            return None
+        named = f"partition {', '.join(map(str, numbers))}"
+        return (
+            f"What is stored for {named} is of a topic {self.spout.topic!r} that was deleted: a run refuses it. Go on "
+            "with `streamlet offsets reset --to earliest`, or another place."
+        )
 
     def heading(self) -> str:
         spout = self.spout
@@ -257,6 +277,11 @@ class _Look:
                 for number, log, entry in self.rows()
             ],
         }
+
+
+def _remark(look: _Look) -> None:
+    if (remark := look.remark()) is not None:
+        click.echo(remark)
 
 
 def _looks(chosen: Chosen, topic: str | None) -> tuple[str, list[_Look]]:
@@ -324,7 +349,7 @@ def reset(
         if place is not None:
             wishes: Mapping[int, Wish] = spout.find(place, wanted, logs)
         else:
-            wishes = moved(wanted, by or 0, spout.place.read(wanted), logs)
+            wishes = moved((spout.topic, spout.topic_id), wanted, by or 0, spout.place.read(wanted), logs)
         _change(spout, wishes, logs, yes, as_json)
 
 

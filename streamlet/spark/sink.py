@@ -22,6 +22,8 @@ from streamlet.spark.options import FORMAT, SinkOptions
 
 _TRANSACTION_MS = 900_000
 """Milliseconds of a transaction, unless the options say: brokers allow no more by default, and a batch takes time."""
+_FOUND_MS = 10_000
+"""Milliseconds for a topic to be found before a job begins, unless ``kafka.max.block.ms`` says otherwise."""
 _KEPT = 8
 """Arrow batches whose futures are kept, to name the error of one that failed."""
 
@@ -78,6 +80,15 @@ class Written(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not type
     begun_before: bool = False
     query: str = ""
     partition: int = -1
+
+
+def find_topic(options: SinkOptions) -> None:
+    """Ask for the topic of the options before a job begins. Blocks. Raises KafkaError."""
+    # Rule: on the driver. A task waits for a topic a minute, and Spark tries it four times. By a producer, which has
+    # the broker make the topic where brokers do that.
+    if options.topic is not None:
+        with Producer(**{"max_block_ms": _FOUND_MS, **options.client}) as producer:
+            producer.partitions_for(options.topic)
 
 
 class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typed for us

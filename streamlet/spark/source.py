@@ -80,11 +80,13 @@ class KafkaDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """Return the writer of a batch. Raises BadInput for wrong options, columns or mode."""
-        from streamlet.spark.sink import BatchWriter, WrittenColumns
+        from streamlet.spark.sink import BatchWriter, WrittenColumns, find_topic
 
         _refuse_overwrite(overwrite)
         options = write_options(dict(self.options), Use.BATCH_WRITE)
-        return BatchWriter(options, WrittenColumns.of(schema, options))
+        columns = WrittenColumns.of(schema, options)
+        find_topic(options)
+        return BatchWriter(options, columns)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
         """Return the writer of a stream. Raises BadInput for wrong options or columns."""

@@ -22,6 +22,7 @@ from streamlet.backends import InlineBackend
 from streamlet.backends.outcome import TreesFailed
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import StreamletError, WrongArgument
+from streamlet.base.log_line import LogLine, Origin
 from tests.patience import PATIENCE_S
 from tests.shared_files import shared_files
 
@@ -215,6 +216,18 @@ def test_events_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "streamlet.run"):
         Picking.run(backend="inline", settings={"bad": 3}, check=False)
     assert any("3 is a bad number" in record.message for record in caplog.records if record.levelname == "ERROR")
+
+
+def test_what_an_executor_prints_is_printed_here(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a worker process it stands there already."""
+    watch = running._Watch(None, None)
+    with caplog.at_level("INFO", "streamlet.run"):
+        for logger, printed in (("stdout", False), ("stderr", False), ("stdout", True)):
+            line = LogLine("info", f"on {logger}", 0.0, Origin(f"streamlet.{logger}", "sink", 2, 1, 1), printed=printed)
+            watch.on_event(line)
+    assert capsys.readouterr() == ("on stdout\n", "on stderr\n") and not caplog.records
 
 
 def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:

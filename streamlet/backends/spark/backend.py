@@ -10,7 +10,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -234,11 +234,20 @@ def _await_slots(session: Session, request: RunRequest, observer: Observer, stop
         slots, busy = _slots(found)
         return len(found) >= least and (slots - busy >= wanted or (session.local and slots < wanted))
 
-    limit_s = LOCAL_S if session.local else request.conf["streamlet.spark.slots.timeout.secs"]
-    executors = wait_for_executors(session, enough, min(limit_s, TOLD_AFTER_S), lambda: stop.asked)
+    def wait(done: Callable[[list[Executor]], bool], seconds: float) -> list[Executor]:
+        return wait_for_executors(session, done, max(0.0, seconds), lambda: stop.asked)
+
+    limit_s = request.conf["streamlet.spark.slots.timeout.secs"]
+    executors = wait(enough, min(limit_s, TOLD_AFTER_S))
+    # Rule: a local master's own executors may take minutes; slots that others hold are waited for as everywhere.
+    if len(executors) < least:
+        _say(observer, f"Waiting for executors, for up to {LOCAL_S:g} s: {_executors_text(executors)} so far")
+        executors = wait(lambda found: len(found) >= least, LOCAL_S - TOLD_AFTER_S)
     if not enough(executors):
-        _say(observer, f"Waiting for executors, for up to {limit_s:g} s: {_executors_text(executors)} so far")
-        executors = wait_for_executors(session, enough, max(0.0, limit_s - TOLD_AFTER_S), lambda: stop.asked)
+        slots, busy = _slots(executors)
+        held = f", {busy} of them busy" if busy else ""
+        _say(observer, f"Waiting for task slots, for up to {limit_s:g} s: {_executors_text(executors)}{held} so far")
+        executors = wait(enough, limit_s - TOLD_AFTER_S)
     slots, busy = _slots(executors)
     if slots - busy < wanted:
         holders = _holders(session, executors)

@@ -15,6 +15,9 @@ from streamlet.runtime.worker.log_lines import line_now
 LONGEST = 1 << 16
 """Most characters of a line that has not ended."""
 
+STDOUT, STDERR = "streamlet.stdout", "streamlet.stderr"
+"""The loggers of lines that were printed."""
+
 Tell = Callable[[LogLine], None]
 
 

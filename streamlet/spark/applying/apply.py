@@ -36,6 +36,12 @@ STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
+class NoSuchResult(BadInput, KeyError):
+    """``apply`` was asked for no such stream."""
+
+    __str__ = BadInput.__str__
+
+
 class Applied(Mapping[str, Any]):
     """What ``apply`` returns: a DataFrame for each wanted stream, by its name."""
 
@@ -46,6 +52,10 @@ class Applied(Mapping[str, Any]):
         self._kept = kept
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self._frames:
+            raise NoSuchResult(
+                f"There is no result {name!r}: apply gave {', '.join(self._frames)}. Name what you want in outputs=."
+            )
         return self._frames[name]
 
     def __iter__(self) -> Iterator[str]:

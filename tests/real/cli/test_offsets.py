@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from streamlet.devcluster import DevCluster
@@ -264,6 +265,30 @@ def test_a_partition_without_a_stored_offset_has_no_lag_and_neither_has_the_sum(
     (row,) = json.loads(site.offsets("lag", site.group, "--json"))["spouts"]
     assert row["partitions"] == {"0": 2, "1": None} and row["lag"] is None
     assert site.offsets("lag", site.group).splitlines()[-1].split() == ["all", "none"]
+
+
+def test_an_offset_of_a_topic_that_was_made_again_is_told_and_nothing_is_counted_from_it(
+    site: Site, refused: Callable[..., str]
+) -> None:
+    """The new topic's records before it would never be read."""
+    site.produce(4)
+    site.run(site.zk)
+    admin = AdminClient({"bootstrap.servers": site.cluster.bootstrap_servers})
+    admin.delete_topics([site.topic])[site.topic].result(20)
+    deadline = time.monotonic() + PATIENCE_S
+    while site.topic in admin.list_topics(timeout=20).topics:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    site.cluster.create_topic(site.topic, 2)
+    site.ends = [0, 0]
+    site.produce(9)
+    (row,) = json.loads(site.offsets("lag", site.zk, "--json"))["spouts"]
+    assert row["partitions"] == {"0": None, "1": None} and row["lag"] is None
+    told = f"What is stored for partition 0, 1 is of a topic {site.topic!r} that was deleted: a run refuses it."
+    assert told in site.offsets("show", site.zk)
+    assert "which was deleted" in refused("offsets", "reset", site.zk, "--by", "-1", "--yes")
+    site.offsets("reset", site.zk, "--to", "earliest", "--yes")
+    assert site.run(site.zk) == site.records(0, 0)
 
 
 def test_what_cannot_be_is_refused_in_one_paragraph_and_changes_nothing(

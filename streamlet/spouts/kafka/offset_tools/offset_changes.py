@@ -41,6 +41,10 @@ class StoredEntry:
     stop: StopOffset | None = None
     """Where a bounded read ends."""
 
+    def is_of_another(self, topic_id: str | None) -> bool:
+        """Return whether it is of a deleted topic of the same name: a run refuses it."""
+        return None not in (self.topic_id, topic_id) and self.topic_id != topic_id
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
@@ -149,10 +153,18 @@ def check_partitions(topic: str, wanted: Iterable[int], there: Iterable[int]) ->
 
 
 def moved(
-    numbers: Iterable[int], by: int, stored: Mapping[int, StoredEntry], logs: Mapping[int, OffsetRange]
+    topic: tuple[str, str | None],
+    numbers: Iterable[int],
+    by: int,
+    stored: Mapping[int, StoredEntry],
+    logs: Mapping[int, OffsetRange],
 ) -> dict[int, Wish]:
-    """Return each stored offset moved by so many, within the log. Raises BadInput."""
+    """Return each stored offset moved by so many, within the log. Raises BadInput, AnotherTopic."""
     wanted = sorted(numbers)
+    # Rule: a number of a deleted topic is no place to count from. The new one's records before it would never be read.
+    for number in wanted:
+        if number in stored:
+            check_topic(f"Partition {number}", (topic[0], stored[number].topic_id), topic)
     missing = [number for number in wanted if number not in stored]
     if missing:
         raise BadInput(
@@ -191,8 +203,7 @@ def changes(
 def _change(number: int, entry: StoredEntry | None, wish: Wish, topic_id: str | None) -> Change:
     if entry is None:
         return Change(number, None, wish, needed=True)
-    # An entry of a deleted topic of this name: a run refuses it, also where the number is the same.
-    stale = None not in (entry.topic_id, topic_id) and entry.topic_id != topic_id
+    stale = entry.is_of_another(topic_id)  # it is written also where the number is the same
     # Rule: a bounded read stops where it would have, wherever it goes on: its stop was fixed when it began.
     after = wish if wish.stop is not None or stale else replace(wish, stop=entry.stop)
     return Change(number, entry, after, stale or entry.offset != after.offset or entry.stop != after.stop)

@@ -81,6 +81,7 @@ class Three(ReliableSpout):
 class Show(Bolt):
     def process(self, tup):
         self.logger.info("saw %s", tup.values[0])
+        print("printed", tup.values[0])
 
 class Main(Topology):
     three = Three.spec()
@@ -144,4 +145,4 @@ def test_a_program_of_spark_submit_runs_on_its_session(tmp_path: Path, begun: li
     begun.append(Marked([submit, *conf, "topology_main.py"], environ, cwd=tmp_path))
     said, complaints = begun[0].process.communicate(timeout=PATIENCE_S)
     assert begun[0].process.returncode == 0, complaints
-    assert "ended: caught_up 3" in said
+    assert "ended: caught_up 3" in said and said.count("printed ") == 3

@@ -75,7 +75,17 @@ def test_a_cluster_without_room_is_told_with_what_it_has(request_of_two: RunRequ
     session, heard = ScriptedSession("spark://h:7077", [[Executor("0", 1, 0)]]), Heard()
     with pytest.raises(BadInput, match=r"spark://h:7077 has 1 slots.*runs job 7 \(nightly report\).*1 by etl of ann"):
         backend._await_slots(session, request_of_two, heard, Stop())  # type: ignore[arg-type]
-    assert heard.texts == ["Waiting for executors, for up to 0.3 s: 1 executor and 1 task slot so far"]
+    assert heard.texts == ["Waiting for task slots, for up to 0.3 s: 1 executor and 1 task slot so far"]
+
+
+def test_slots_of_a_local_master_that_another_job_holds_are_waited_for_as_on_a_cluster(
+    request_of_two: RunRequest,
+) -> None:
+    session, heard = ScriptedSession("local-cluster[2,1,1024]", [[Executor("0", 1, 1), Executor("1", 1, 1)]]), Heard()
+    with pytest.raises(BadInput, match=r"job 7 \(nightly report\)"):
+        backend._await_slots(session, request_of_two, heard, Stop())  # type: ignore[arg-type]
+    told = "Waiting for task slots, for up to 0.3 s: 2 executors and 2 task slots, 2 of them busy so far"
+    assert heard.texts == [told]
 
 
 class ProbedSession(ScriptedSession):

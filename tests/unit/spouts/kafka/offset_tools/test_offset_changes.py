@@ -88,9 +88,16 @@ def test_a_move_counts_from_the_stored_offset_and_stays_within_the_log() -> None
     stored = {0: StoredEntry(50), 1: StoredEntry(5)}
     logs = {0: OffsetRange(10, 60), 1: OffsetRange(2, 9), 2: OffsetRange(0, 9)}
     for by, first, second in ((-20, 30, 2), (7, 57, 9), (0, 50, 5), (-999, 10, 2), (999, 60, 9)):
-        assert moved([1, 0], by, stored, logs) == {0: Wish(first), 1: Wish(second)}
+        assert moved(("t", None), [1, 0], by, stored, logs) == {0: Wish(first), 1: Wish(second)}
     with pytest.raises(BadInput, match="Partition 2 has no stored offset to count from"):
-        moved([0, 2], 1, stored, logs)
+        moved(("t", None), [0, 2], 1, stored, logs)
+
+
+def test_nothing_is_counted_from_an_offset_of_a_deleted_topic() -> None:
+    stored = {0: StoredEntry(9, topic_id="old"), 1: StoredEntry(3, topic_id="new")}
+    with pytest.raises(AnotherTopic, match="Partition 0 has the offsets of a topic 't' with id old"):
+        moved(("t", "new"), [0, 1], -3, stored, LOGS)
+    assert moved(("t", "new"), [1], -3, stored, LOGS) == {1: Wish(0)}
 
 
 def test_an_export_is_read_back_as_it_was_written() -> None:
