@@ -371,6 +371,11 @@ def unknown_key(key: str, source: str, known: Iterable[str], components: Mapping
     what = f"The setting {key!r} given by {source} is not one that anything in this topology reads."
     if key in STORMS_SETTINGS:
         return f"{what} {STORMS_SETTINGS[key]}"
+    if key.startswith("spark."):
+        return (
+            f"{what} It is Spark's own: give it to spark-submit (--conf), to the session of a SparkBackend(spark), or "
+            "in spark-defaults.conf of the folder that SPARK_CONF_DIR names."
+        )
     plain = sorted(known)
     full = [*plain, *(f"{name}.{own}" for name, names in components.items() for own in sorted(names))]
     # Who leaves out where a key belongs gets it in full: `topic` is `lines.topic`, `out` is `word_count.out`.

@@ -97,7 +97,8 @@ def _go_on(
         gap = f"offsets {position} to {resume - 1} are no longer there"
     else:
         gap = f"its log was cut, and now ends at offset {last}; the batch goes on at {resume} and ends at {end}"
-    text = f"{where}: {gap}. Records were deleted by retention, or the topic was cut or made again. ({error})"
+    # Not the consumer's own words: they name its settings and calls, which a query does not have.
+    text = f"{where}: {gap}. Records were deleted by retention, or the topic was cut or made again."
     if options.fail_on_data_loss:
         raise DataLost(f"{text} With failOnDataLoss = false the query goes on without them.") from error
     _log.warning("%s The query goes on without them (failOnDataLoss = false).", text)

@@ -398,11 +398,23 @@ def client_settings(given: Mapping[str, str], kind: type[ClientConfig], doing: s
     settings = {
         name: _typed(name, text, kinds.get(name.replace(".", "_"), "str")) for name, text in _own_names(raw).items()
     }
+    _refuse_java_stores(raw)
     kind.of(settings)  # with the names as they were written, for its errors
     found = {name.replace(".", "_"): value for name, value in settings.items()}
     if kind is ConsumerConfig:
         found["auto_offset_reset"] = "none"  # a lost offset is told as lost data, never passed over in silence
     return found
+
+
+def _refuse_java_stores(raw: Mapping[str, str]) -> None:
+    """Raise BadInput for a store in Java's own form."""
+    for store in ("truststore", "keystore"):
+        form = raw.get(f"ssl.{store}.type", "JKS").upper()
+        if f"ssl.{store}.location" in raw and form != "PEM":
+            raise BadInput(
+                f"kafka.ssl.{store}.location names a store of type {form}, which only Java can read. Write it as PEM "
+                f"(keytool and openssl do that), and say kafka.ssl.{store}.type = PEM."
+            )
 
 
 def _own_names(raw: Mapping[str, str]) -> dict[str, str]:

@@ -150,9 +150,9 @@ def holders_text(
     mine = sum(app.cores for app in view.applications if app.id == own)
     if mine > reported:
         said.append(
-            f"This application was given {_count(mine, 'core')}, and executors of {reported:g} have reported: can they "
-            f"reach the driver at {driver}? If not, set spark.driver.host to an address of this machine that they can "
-            "reach, and open the way."
+            f"{_count(mine, 'core')} of them went to this application, and its executors have reported {reported:g}: "
+            f"can they reach the driver at {driver}? If not, set spark.driver.host to an address of this machine that "
+            "they can reach, and open the way."
         )
     elif most is not None and mine >= int(most):
         said.append(f"This application has the {_count(mine, 'core')} that it may have (spark.cores.max).")

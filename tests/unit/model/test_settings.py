@@ -68,6 +68,11 @@ def test_an_unknown_key_names_the_nearest(wrong: str, right: str) -> None:
         resolve({"my.limit": 5}, {wrong: "1"})
 
 
+def test_a_key_of_sparks_own_is_told_where_it_goes() -> None:
+    with pytest.raises(SettingError, match=r"It is Spark's own: give it to spark-submit \(--conf\)"):
+        resolve({}, {"spark.driver.host": "10.0.0.1"})
+
+
 def test_a_key_that_is_like_nothing() -> None:
     """It is told how to list all: they are many, and a file may have many such keys."""
     with pytest.raises(SettingError, match="check --settings") as raised:

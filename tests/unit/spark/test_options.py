@@ -234,7 +234,9 @@ def test_javas_words_for_client_credentials_are_translated_and_a_provider_is_ref
 
 
 def test_a_java_key_store_and_kerberos_are_refused_by_name() -> None:
-    assert "ssl.truststore.location" in refusal(Use.BATCH_READ, {**BASE, "kafka.ssl.truststore.location": "/a.jks"})
+    said = refusal(Use.BATCH_READ, {**BASE, "kafka.ssl.truststore.location": "/a.jks"})
+    assert "kafka.ssl.truststore.location names a store of type JKS" in said
+    assert "kafka.ssl.truststore.type = PEM" in said
     krb = {"kafka.sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required useTicketCache=true;"}
     assert "kafka.sasl.jaas.config cannot be used" in refusal(Use.BATCH_READ, {**BASE, **krb})
 

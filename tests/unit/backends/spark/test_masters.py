@@ -129,7 +129,7 @@ def test_executors_that_start_and_do_not_report_are_a_question_of_the_drivers_ad
     """They cannot say so themselves: it is the driver whom they would tell."""
     mine = SparkApplication("app-2", "streamlet", "me", 2)
     said = holders_text(ClusterView(2, 2, 2, 0, (mine,)), "app-2", [], 0, "2", "127.0.1.1")
-    assert "was given 2 cores, and executors of 0 have reported" in said
+    assert "2 cores of them went to this application, and its executors have reported 0" in said
     assert "the driver at 127.0.1.1? If not, set spark.driver.host" in said
 
 
