@@ -101,7 +101,17 @@ def _opened(chosen: Chosen) -> Iterator[tuple[DeadLetterTopic, str]]:
         yield topic, topology
 
 
-topic_options = choosing("--spout", "The spout, where the topology has several dead-letter topics.")
+def _of_spout(wanted: WantedLetters, chosen: Chosen) -> WantedLetters:
+    """Return the choice, with the letters of the named spout alone."""
+    if chosen.component is None:
+        return wanted
+    # Rule: a spout that is named narrows the choice. Several may share a dead-letter topic, and a purge meant for one
+    # would delete the other's letters. A letter does not name its spout, but the topic that it read.
+    _, found = chosen.spouts()
+    return replace(wanted, letters=replace(wanted.letters, reads=found[chosen.component].choice().takes))
+
+
+topic_options = choosing("--spout", "The spout whose topic of dead letters is meant, and of its letters those alone.")
 
 
 def filter_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -166,6 +176,7 @@ def dlq() -> None:
 @_json_option
 def list_(chosen: Chosen, wanted: WantedLetters, replayed_too: bool, limit: int, as_json: bool) -> None:
     """List the dead letters that were not replayed."""
+    wanted = _of_spout(wanted, chosen)
     with _opened(chosen) as (topic, topology):
         log = topic.read()
     takes = wanted.of(topology).takes
@@ -240,6 +251,7 @@ def replay(
     chosen: Chosen, wanted: WantedLetters, to: str | None, max_replays: int, yes: bool, limit: int, as_json: bool
 ) -> None:
     """Write the records of dead letters back to their topics, once each."""
+    wanted = _of_spout(wanted, chosen)
     with _opened(chosen) as (topic, topology), contextlib.ExitStack() as closing:
         if to == topic.topic:
             raise BadInput(f"--to {to} is the topic of the dead letters itself. Name another, or leave it out.")
@@ -290,6 +302,7 @@ def replay(
 @_json_option
 def purge(chosen: Chosen, wanted: WantedLetters, unreplayed: bool, yes: bool, limit: int, as_json: bool) -> None:
     """Delete dead letters that were replayed."""
+    wanted = _of_spout(wanted, chosen)
     with _opened(chosen) as (topic, topology):
         log = topic.read()
         plan = plan_purge(log, wanted.of(topology), unreplayed=unreplayed)

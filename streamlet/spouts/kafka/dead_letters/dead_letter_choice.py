@@ -7,7 +7,7 @@ letter is always deleted before its marker, by retention and by a purge.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -64,12 +64,15 @@ class LetterFilter:
     """Letters of this moment are not chosen any more."""
     topology: str | None = None
     """The name of the topology whose letters are meant; None: of every one."""
+    reads: Callable[[str], bool] | None = None
+    """Whether the meant spout reads a topic; None: any topic will do."""
 
     def takes(self, letter: DeadLetter) -> bool:
         """Tell whether a letter is chosen."""
         first, last = self.offsets or (letter.offset, letter.offset)
         return (
             (not self.topics or letter.topic in self.topics)
+            and (self.reads is None or self.reads(letter.topic))
             and (not self.partitions or letter.partition in self.partitions)
             and first <= letter.offset <= last
             and (not self.errors or letter.error in self.errors)
