@@ -199,7 +199,7 @@ def test_a_replay_that_ends_in_between_leaves_nothing_half_done(site: Site, monk
         KafkaHosts(site.cluster.bootstrap_servers), site.topic, id=site.topic, dead_letter_topic=site.letters
     )
     with DeadLetterTopic(settings, print) as topic:
-        first, letters, others = topic.begin_replay(), topic.read().letters, []
+        early, first, letters, others = topic.begin_replay(), topic.begin_replay(), topic.read().letters, []
         commit = first.commit_transaction
 
         def as_another_command_begins() -> None:
@@ -208,11 +208,13 @@ def test_a_replay_that_ends_in_between_leaves_nothing_half_done(site: Site, monk
             commit()
 
         monkeypatch.setattr(first, "commit_transaction", as_another_command_begins)
-        with pytest.raises(ReplayFailed, match=r"early: another `streamlet dlq replay` .* 0 letters are replayed"):
-            topic.replay(first, letters, None)
+        for fenced in (early, first):
+            with pytest.raises(ReplayFailed, match=r"early: another `streamlet dlq replay` .* 0 letters are replayed"):
+                topic.replay(fenced, letters, None)
         log, (second,) = topic.read(), others
         assert plan_replay(log, LetterFilter(), 3).chosen == letters and not log.replayed
         assert topic.replay(second, letters, None).written == letters
+        early.close(0)
         first.close(0)
         second.close()
         assert plan_replay(topic.read(), LetterFilter(), 3).chosen == []
