@@ -60,6 +60,8 @@ _HINTS = {
     CommitPhase.OPENING: "A cluster of few brokers needs transaction.state.log.replication.factor (3 unless set) to be "
     "at most their number. ",
 }
+_ANOTHER_CLUSTER = "The KafkaBolt and the spouts must have one and the same cluster: compare their brokers. "
+"""Remark about a broker that does not know the topic whose offset is to be committed."""
 
 
 class _Answers:
@@ -160,7 +162,7 @@ class Transactions:
             "%s: %s, for %.0f s without an end; nothing is written before it, and nothing is lost. %s%s%s",
             *(self._where, self.epochs.phase.value, waits_s),
             "" if trouble is None else f"{text_of(trouble)} ",
-            _HINTS.get(self.epochs.phase, ""),
+            _ANOTHER_CLUSTER if isinstance(trouble, e.UnknownTopicOrPartition) else _HINTS.get(self.epochs.phase, ""),
             self._place.producer.connections(),
         )
 

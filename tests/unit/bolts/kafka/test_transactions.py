@@ -19,6 +19,7 @@ from streamlet.kafka.broker_errors import (
     MessageTooLarge,
     ProducerFenced,
     TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
 )
 from streamlet.kafka.errors import BrokerError, KafkaError
 from streamlet.kafka.producer.errors import OutcomeUnknown, ProducerClosed, TransactionAborted, TransactionFailed
@@ -228,15 +229,20 @@ def test_a_commit_in_between_begins_the_count_of_refusals_again(rig: Rig) -> Non
     rig.it.raise_refusal()
 
 
-def test_an_answer_that_does_not_come_is_said_with_its_cause_and_again_each_minute(
-    rig: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
+def without_an_end(rig: Rig, trouble: Exception) -> None:
+    """Let Kafka refuse a request again and again."""
     rig.steps.fence()
     rig.it.poll()
     rig.steps.is_lost = False
-    caplog.clear()
     rig.tell(BEGIN, number=5)
-    rig.steps.trouble = CoordinatorNotAvailable("Finding the coordinator")
+    rig.steps.trouble = trouble
+
+
+def test_an_answer_that_does_not_come_is_said_with_its_cause_and_again_each_minute(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    without_an_end(rig, CoordinatorNotAvailable("Finding the coordinator"))
+    caplog.clear()
     for _ in range(30):
         rig.it.poll()
         rig.clock.advance(1.0)
@@ -249,6 +255,15 @@ def test_an_answer_that_does_not_come_is_said_with_its_cause_and_again_each_minu
     rig.clock.advance(60.0)
     rig.it.poll()
     assert len(caplog.messages) == 2
+
+
+def test_a_topic_that_the_bolts_brokers_do_not_know_points_at_another_cluster(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    without_an_end(rig, UnknownTopicOrPartition("Committing the offset of lines-0"))
+    rig.clock.advance(3.0)
+    rig.it.poll()
+    assert "must have one and the same cluster" in caplog.text
 
 
 def fence_in_transactions(rig: Rig, times: int, age_s: float) -> None:
