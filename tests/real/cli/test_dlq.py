@@ -217,7 +217,8 @@ def test_a_replay_that_ends_in_between_leaves_nothing_half_done(site: Site, monk
         early.close(0)
         first.close(0)
         second.close()
-        assert plan_replay(topic.read(), LetterFilter(), 3).chosen == []
+        # Whole: a commit is answered before its markers are written.
+        assert plan_replay(topic.read(whole=True), LetterFilter(), 3).chosen == []
     assert len(site.records(400 + len(POISON))) == 400 + len(POISON)
 
 
