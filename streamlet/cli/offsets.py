@@ -52,7 +52,7 @@ class Chosen:
         """Return the topology's name, and its KafkaSpouts' settings with overrides. Raises BadInput."""
         topology = self.target.load()
         given = given_settings(self.config, self.pairs, topology)
-        request = make_request(topology, given, backend="processes", file=self.target.file.absolute())
+        request = make_request(topology, given, backend="processes", file=self.target.file.absolute(), writes=False)
         found = {
             part.name: part.cls.with_overrides(part.kwargs, request.overrides.get(part.name, {}))["spout_config"]
             for part in topology.components
