@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.partition_counters import PartitionCounters
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.schemes.scheme import Record, StringScheme
+from streamlet.spouts.kafka.stores.offset_store import StopOffset
 
 P = Partition("t", 0)
 NOT_WANTED = FailureCause("judge", "", "not wanted", True)
@@ -64,6 +66,8 @@ class Rig:
 
     def get_manager(self, partition: Partition) -> PartitionManager:
         return self.manager
+
+    def leader(self, partition: Partition) -> None: ...
 
     def hold(self) -> None:
         self.manager.close()
@@ -281,3 +285,16 @@ def test_letters_are_bounded_by_their_bytes_and_one_that_no_tuple_holds_stops_th
     rig.begin()
     with pytest.raises(DeadLetterRefused, match="partition 0, offset 1, was refused by topic 'dead': it has"):
         rig.read_all()
+
+
+def test_an_epoch_keeps_the_stop_of_a_bounded_read_with_its_offsets() -> None:
+    """A run that goes on after a stop would choose another end."""
+    rig, stored = Rig(), []
+    member = SimpleNamespace(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
+    rig.it._store = SimpleNamespace(member=member, row=lambda _tp, position: stored.append(position) or ())  # type: ignore[assignment]
+    rig.manager.stop = StopOffset(12, "latest")
+    rig.read_all()
+    rig.manager.ack(0)
+    assert rig.it.end() is not None
+    (position,) = stored
+    assert (position.offset, position.stop) == (1, StopOffset(12, "latest"))
