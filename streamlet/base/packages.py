@@ -17,7 +17,7 @@ def refuse_missing() -> None:
     if missing:
         raise ModuleNotFoundError(
             f"streamlet needs {', '.join(missing)}, which the Python {sys.executable} on {socket.gethostname()} cannot "
-            f"import. Install it there: {sys.executable} -m pip install {' '.join(COMPILED)}; on Spark's executors, or "
-            "let PYSPARK_PYTHON name a Python that has it (`streamlet docs spark-dataframes`).",
+            f"import. Install it there: {sys.executable} -m pip install {' '.join(COMPILED)}. On Spark's executors, "
+            "PYSPARK_PYTHON may name a Python that has it, instead (`streamlet docs spark-dataframes`).",
             name=missing[0],
         )

@@ -241,8 +241,7 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
             )
     if by_batch is not None and by_batch():
         yield from _batches(cls, shown)
-    if hasattr(cls, "replay_backoff"):
-        yield from _replays(cls, shown)
+    yield from _replays(cls, shown)
     yield from _signatures(component)
     yield from uncalled(cls, component.kind)
     # A call of a coroutine or generator function runs none of it: its tuple would be acked unprocessed, and an async
@@ -334,13 +333,18 @@ def _batches(cls: Any, shown: str) -> Iterator[Finding]:
 
 def _replays(cls: Any, shown: str) -> Iterator[Finding]:
     """Yield the wrong choices of a spout that replays."""
-    fails, backoff = cls.max_fails, cls.replay_backoff
-    if fails is not None and (isinstance(fails, bool) or not isinstance(fails, int) or fails < 0):
+    # Only of a class of ours, for a user's own attribute may have any name; and only what stands there, for a property
+    # has its value when the task runs.
+    if not any("replay_backoff" in vars(base) for base in cls.__mro__ if base.__module__.startswith("streamlet.")):
+        return
+    fails, backoff = (inspect.getattr_static(cls, name) for name in ("max_fails", "replay_backoff"))
+    number = isinstance(fails, int) and not isinstance(fails, bool) and fails >= 0
+    if fails is not None and not number and not hasattr(fails, "__get__"):
         yield (
             f"{shown} has max_fails = {fails!r}.",
             "It is how often a tuple that failed is emitted again: a whole number, 0 or more, or None for no limit.",
         )
-    if not callable(getattr(backoff, "delay", None)):
+    if not hasattr(backoff, "__get__") and not callable(getattr(backoff, "delay", None)):
         yield (
             f"{shown} has replay_backoff = {backoff!r}.",
             "It says how long a replay waits: replay_backoff = streamlet.Backoff(initial=0.5, maximum=10.0), in "

@@ -517,15 +517,16 @@ class Supervisor:
         # itself, and the watch of hanging calls speaks later than most drains last.
         if self.ending is None or now - self._progress_s < STANDS_S:
             return []
-        self._progress_s = math.inf  # once for each standstill: `processed` goes on from here
-        busy = [
-            f"{self._worker_name(index)}{self.blame.in_hand_text(worker.holding)}"
-            for index, worker in self.workers.items()
-            if worker.state is WorkerState.UP and not (worker.drained or worker.idle)
-        ]
-        if not busy:
+        waits = []
+        for index, worker in self.workers.items():
+            if worker.state is WorkerState.UP and not worker.drained:
+                held = " (its queues are empty, and trees are open: a bolt keeps their tuples, or waits for an answer)"
+                what = held if worker.idle else self.blame.in_hand_text(worker.holding)
+                waits.append(f"{self._worker_name(index)}{what}")
+        if not waits:
             return []
-        text = f"Nothing was processed for {STANDS_S:g} s, and the end of the run waits for {'; '.join(busy)}"
+        self._progress_s = math.inf  # once for each standstill: `processed` goes on from here
+        text = f"Nothing was processed for {STANDS_S:g} s, and the end of the run waits for {'; '.join(waits)}"
         return [TellUser("warning", f"{text}: for {math.ceil(self._deadline - now)} s more at most.")]
 
     @property

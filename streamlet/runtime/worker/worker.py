@@ -125,9 +125,9 @@ class Worker:
         self.in_hand = InHand(map_page(plan.page), lambda root: self.loop.ledgers.message_of(root))
         self.in_hand.note_writer(os.getpid())
         self._components: dict[int, str] = {}
-        self._component_of: dict[int, str] = {}
-        """Task -> component, of all workers."""
         """The component of each task that lives here; empty until the topology is there."""
+        self._component_of: dict[int, str] = {}
+        """The component of each task, wherever it lives."""
         self._hangs = HangWatch(plan.conf["streamlet.task.hang.secs"], 3 * plan.heartbeat_s + GAP_S)
         self._main_thread = threading.get_ident()
         self._control_thread = threading.Thread(target=self._control, name="control", daemon=True)

@@ -72,6 +72,20 @@ class BadReplays(ReliableSpout):
     def next_tuple(self) -> None: ...
 
 
+class OwnReplays(Lines):
+    replay_backoff = "a name of the user's"
+
+
+class ComputedReplays(ReliableSpout):
+    outputs = ["line"]
+
+    @property
+    def max_fails(self) -> int:  # type: ignore[override]  # as users write it
+        return 5
+
+    def next_tuple(self) -> None: ...
+
+
 class NoNextTuple(Spout): ...
 
 
@@ -320,6 +334,8 @@ def test_a_spout_that_replays_has_its_choices_checked() -> None:
     found = problems(lines=lines, split=Split.spec(inputs=[lines]))
     assert [p.message.split(" has ")[1] for p in found] == ["max_fails = -1.", "replay_backoff = 0.5."]
     assert "streamlet.Backoff(" in found[1].remedy
+    for fine in (OwnReplays.spec(), ComputedReplays.spec()):
+        assert not problems(lines=fine, split=Split.spec(inputs=[fine]))
 
 
 def test_a_process_that_would_never_run_is_refused() -> None:

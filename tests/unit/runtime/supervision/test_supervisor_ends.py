@@ -86,6 +86,16 @@ def test_a_drain_that_stands_still_names_whom_it_waits_for() -> None:
     assert len(supervisor.tick(24.0)) == 1, "it goes on, and stands still once more"
 
 
+def test_a_drain_whose_queues_are_empty_names_the_worker_with_open_trees() -> None:
+    supervisor = running(limits=Limits(drain_s=20, silent_s=100.0))
+    supervisor.end("time", 10.0)
+    supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=10.1)
+    supervisor.state(0, 1, drained=False, idle=True, caught_up=False, traffic=QUIET, now=10.1)
+    (told,) = supervisor.tick(13.0)
+    assert isinstance(told, TellUser)
+    assert "waits for worker 0 (its queues are empty, and trees are open: a bolt keeps their tuples" in told.text
+
+
 @pytest.mark.parametrize(
     ("waits", "drain_s", "limit_s"),
     [
