@@ -245,7 +245,7 @@ def make_request(
 ) -> RunRequest:
     """Check everything and return the request. Raises BadInput, before anything is started.
 
-    ``writes`` False: nothing goes into Kafka, so the way it would is not checked.
+    ``writes`` False: the topology's own bolts write nothing, so the way they would is not checked.
     """
     settings, overrides, wrong = split_settings(topology, given)
     try:

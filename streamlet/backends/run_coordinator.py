@@ -178,6 +178,7 @@ class RunCoordinator:
             Limits(
                 start_s=conf["streamlet.worker.start.timeout.secs"],
                 silent_s=conf["streamlet.worker.timeout.secs"],
+                heartbeat_s=conf["streamlet.worker.heartbeat.secs"],
                 busy_s=conf["streamlet.worker.busy.timeout.secs"],
                 restarts=conf["streamlet.worker.restarts.max"],
                 tuple_crashes=conf["streamlet.tuple.crashes.max"],

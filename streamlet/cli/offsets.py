@@ -481,8 +481,9 @@ def _change(
             [(row.partition, _cell(row.before and row.before.offset), row.after.offset, _signed(row)) for row in rows],
         )
         for row in rows:
-            if row.after.stop is not None:
-                click.echo(f"Partition {row.partition} stops at offset {row.after.stop.offset}, as before.")
+            stop = row.after.stop
+            if stop is not None:
+                click.echo(f"Partition {row.partition} stops at offset {stop.offset}, with stop_offset as it was.")
     if yes and needed:
         refuse_running(place)
         place.write(needed, spout.topic_id)

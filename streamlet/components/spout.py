@@ -109,7 +109,7 @@ class Spout(Component):
     """With CRASHED: how many workers have died at work on the message."""
 
     fail_cause: FailureCause | None = None
-    """What the bolt said of the present ``fail``; None: nothing is known (a time-out, a loss)."""
+    """What the bolt said of the present ``fail``, or how its worker died; None: nobody knows (a time-out, a loss)."""
 
     fail_final: bool = False
     """With CRASHED, DEAD_LETTER: the message is to be given up now, whatever tries it has left."""

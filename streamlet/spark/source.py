@@ -135,17 +135,20 @@ class Kafka:
         return Logs(self.ends(sorted(assigned) if assigned else _partitions(described)), ids)
 
     def _described(self) -> Mapping[str, TopicDescription]:
+        for _ in range(_SURE_LOOKS - 1):
+            try:
+                return self._look()
+            except UnknownTopicOrPartition:  # a topic that was just created: brokers hear of it one after the other
+                time.sleep(_ASK_AGAIN_S)
+        return self._look()
+
+    def _look(self) -> Mapping[str, TopicDescription]:
         wanted = self._options.topics
         names = wanted.names or tuple(sorted({topic for topic, _ in wanted.assigned}))
         if wanted.pattern is not None:
             # As in Spark's connector, a pattern that is found anywhere in a name is enough.
             names = tuple(name for name in self._admin.list_topics() if re.search(wanted.pattern, name))
-        for _ in range(_SURE_LOOKS - 1):
-            try:
-                return self._admin.describe_topics(names) if names else {}
-            except UnknownTopicOrPartition:  # a topic that was just created: brokers hear of it one after the other
-                time.sleep(_ASK_AGAIN_S)
-        return self._admin.describe_topics(names)
+        return self._admin.describe_topics(names) if names else {}
 
     def ends(self, partitions: list[PartitionKey]) -> dict[PartitionKey, int]:
         """Return where each log ends; under read_committed, the last stable offset."""

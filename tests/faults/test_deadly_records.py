@@ -73,7 +73,8 @@ def test_a_record_that_kills_its_worker_follows_on_poison(
             assert sum(row["given_up"] for row in result.status.partitions) == 1
         except StreamletError as failed:
             error = str(failed)
-        told = [text for text in watcher.texts if "was killed by SIGSEGV at work in deadly" in text]
+        deaths = [text for text in watcher.texts if text.startswith("worker ")]
+        told = [text for text in deaths if "was killed by SIGSEGV at work in deadly" in text]
         assert 3 <= len(told) <= 5, told
         where = f"topic '{made.name}', partition 0, offset 700"
         if policy == "stop":

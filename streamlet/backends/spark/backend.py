@@ -243,7 +243,7 @@ def _await_slots(session: Session, request: RunRequest, observer: Observer, stop
     if len(executors) < least:
         _say(observer, f"Waiting for executors, for up to {LOCAL_S:g} s: {_executors_text(executors)} so far")
         executors = wait(lambda found: len(found) >= least, LOCAL_S - TOLD_AFTER_S)
-    if not enough(executors):
+    if len(executors) >= least and not enough(executors):
         slots, busy = _slots(executors)
         held = f", {busy} of them busy" if busy else ""
         _say(observer, f"Waiting for task slots, for up to {limit_s:g} s: {_executors_text(executors)}{held} so far")

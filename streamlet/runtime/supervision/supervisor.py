@@ -99,6 +99,7 @@ class Limits:
 
     start_s: float = 30.0
     silent_s: float = 10.0
+    heartbeat_s: float = 1.0
     busy_s: float = 300.0
     """Time that a silent worker may take while it uses its processor."""
     restarts: int = 20
@@ -515,18 +516,23 @@ class Supervisor:
         """Tell whom a drain that stands still waits for."""
         # Rule: from outside, by the page of each worker. One in code that holds the interpreter's lock says nothing
         # itself, and the watch of hanging calls speaks later than most drains last.
-        if self.ending is None or now - self._progress_s < STANDS_S:
+        stands_s = max(STANDS_S, 2 * self.limits.heartbeat_s)  # what was processed is known by heartbeats
+        if self.ending is None or now - self._progress_s < stands_s:
             return []
-        waits = []
-        for index, worker in self.workers.items():
-            if worker.state is WorkerState.UP and not worker.drained:
-                held = " (its queues are empty, and trees are open: a bolt keeps their tuples, or waits for an answer)"
-                what = held if worker.idle else self.blame.in_hand_text(worker.holding)
-                waits.append(f"{self._worker_name(index)}{what}")
+        left = {index: w for index, w in self.workers.items() if w.state is WorkerState.UP and not w.drained}
+        waits = [
+            f"{self._worker_name(index)}{self.blame.in_hand_text(worker.holding)}"
+            for index, worker in left.items()
+            if not worker.idle
+        ]
+        # The worker of a spout has open trees as long as a bolt elsewhere is at work: it is named where none is.
+        waits = waits or [
+            f"open trees of {self._worker_name(index)}, which a bolt keeps or waits with" for index in left
+        ]
         if not waits:
             return []
         self._progress_s = math.inf  # once for each standstill: `processed` goes on from here
-        text = f"Nothing was processed for {STANDS_S:g} s, and the end of the run waits for {'; '.join(waits)}"
+        text = f"Nothing was processed for {stands_s:g} s, and the end of the run waits for {'; '.join(waits)}"
         return [TellUser("warning", f"{text}: for {math.ceil(self._deadline - now)} s more at most.")]
 
     @property

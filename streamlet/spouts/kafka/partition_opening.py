@@ -177,7 +177,7 @@ def _tell_begin(partition: Partition, decision: StartDecision, id_: str) -> None
     if decision.stop is None:
         return
     log.info("%s: stops at offset %d (%s)", partition, decision.stop.offset, decision.stop.asked)
-    if decision.offset > decision.stop.offset:
+    if decision.reason is Reason.STORED and decision.offset > decision.stop.offset:
         log.warning(
             "%s: nothing is read, for it begins behind its stop: %r has read further before. Give this read an id of "
             "its own, or set ignore_stored_offset.",

@@ -203,7 +203,7 @@ def test_a_bounded_read_that_is_moved_ends_where_it_would_have(site: Site, store
     assert "not caught up; everything that was emitted is done" in begun.stdout, begun.stderr
     site.produce(5)
     told = site.offsets("reset", file, "--by", "-2", "--yes")
-    assert told.count("stops at offset 20, as before.") == 2
+    assert told.count("stops at offset 20, with stop_offset as it was.") == 2
     stored = site.in_zookeeper() if store == "zk" else site.in_group()
     assert min(stored) < 18
     site.ends = ends

@@ -204,9 +204,13 @@ def _change(number: int, entry: StoredEntry | None, wish: Wish, topic_id: str | 
     if entry is None:
         return Change(number, None, wish, needed=True)
     stale = entry.is_of_another(topic_id)  # it is written also where the number is the same
-    # Rule: a bounded read stops where it would have, wherever it goes on: its stop was fixed when it began.
-    after = wish if wish.stop is not None or stale else replace(wish, stop=entry.stop)
-    return Change(number, entry, after, stale or entry.offset != after.offset or entry.stop != after.stop)
+    # Rule: a bounded read under way stops where it would have, wherever it goes on: its stop was chosen when it began.
+    # One that is over, or is set behind its stop, has none: the next run chooses again.
+    stop = entry.stop
+    lasts = stop is not None and max(entry.offset, wish.offset) < stop.offset and not stale
+    after = replace(wish, stop=stop) if lasts and wish.stop is None else wish
+    renewed = wish.stop is not None and wish.stop != stop
+    return Change(number, entry, after, stale or renewed or entry.offset != after.offset)
 
 
 def check_topic(what: str, given: tuple[str, str | None], there: tuple[str, str | None]) -> None:

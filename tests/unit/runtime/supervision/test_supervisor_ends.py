@@ -93,7 +93,7 @@ def test_a_drain_whose_queues_are_empty_names_the_worker_with_open_trees() -> No
     supervisor.state(0, 1, drained=False, idle=True, caught_up=False, traffic=QUIET, now=10.1)
     (told,) = supervisor.tick(13.0)
     assert isinstance(told, TellUser)
-    assert "waits for worker 0 (its queues are empty, and trees are open: a bolt keeps their tuples" in told.text
+    assert "the end of the run waits for open trees of worker 0, which a bolt keeps or waits with" in told.text
 
 
 @pytest.mark.parametrize(

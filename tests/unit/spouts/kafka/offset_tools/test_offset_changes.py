@@ -64,8 +64,12 @@ def test_an_entry_of_a_deleted_topic_is_written_anew_at_the_same_number() -> Non
 def test_a_bounded_read_that_is_moved_stops_where_it_would_have() -> None:
     stop, other = StopOffset(9, "latest"), StopOffset(7, "7")
     stored = {0: StoredEntry(6, topic_id="id", stop=stop)}
-    (moved,) = changes("t", "id", {0: Wish(8)}, stored, LOGS)
-    assert moved.after == Wish(8, stop=stop) and moved.needed
+    (later,) = changes("t", "id", {0: Wish(8)}, stored, LOGS)
+    assert later.after == Wish(8, stop=stop) and later.needed
+    (beyond,) = changes("t", "id", {0: Wish(9)}, stored, LOGS)
+    assert beyond.after.stop is None, "nothing is left of it"
+    (again,) = changes("t", "id", {0: Wish(5)}, {0: StoredEntry(9, topic_id="id", stop=stop)}, LOGS)
+    assert again.after.stop is None, "it was over: the next read chooses its own"
     (imported,) = changes("t", "id", {0: Wish(6, stop=other)}, stored, LOGS)
     assert imported.after.stop == other and imported.needed, "only the stop differs"
     (same,) = changes("t", "id", {0: Wish(6)}, stored, LOGS)
