@@ -414,7 +414,10 @@ class _Watch:
         origin = line.origin
         # Rule: what components print is printed. On processes it comes here by itself; from an executor as a line.
         if origin.logger in (STDOUT, STDERR):
-            print(line.text, file=sys.stdout if origin.logger == STDOUT else sys.stderr)
+            with contextlib.suppress(
+                OSError, ValueError
+            ):  # a reader that has gone ends no run, as with a log's handler
+                print(line.text, file=sys.stdout if origin.logger == STDOUT else sys.stderr)
             return
         logger.log(
             logging.getLevelNamesMapping().get(line.level.upper(), logging.INFO),

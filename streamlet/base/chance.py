@@ -14,7 +14,7 @@ CHANCE = random.Random()
 
 # Rule: not the system's generator (``SystemRandom``). A producer draws at each change of its sticky partition, with its
 # lock held, and each of those draws would release the interpreter: its two threads would change places tens of times a
-# request, for a tenth of the rate of ``send_many``.
+# request, for a sixth of the rate of ``send_many``.
 os.register_at_fork(after_in_child=CHANCE.seed)
 
 uniform = CHANCE.random

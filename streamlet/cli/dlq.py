@@ -50,6 +50,12 @@ class WantedLetters:
         # topic; a replay would write the other's records before its bolt is corrected, a purge would delete them.
         return self.letters if self.every_topology else replace(self.letters, topology=topology)
 
+    def of_spout(self, config: SpoutConfig) -> WantedLetters:
+        """Return the choice, of one spout's letters alone."""
+        # Rule: a spout that is named narrows the choice. Several may share a dead-letter topic, and a purge meant for
+        # one would delete the other's letters. A letter does not name its spout, but the topic that it read.
+        return replace(self, letters=replace(self.letters, reads=config.choice().takes))
+
     def left_out(self, log: LetterLog, topology: str) -> int:
         """Return how many letters of other topologies the options would choose."""
         return sum(1 for one in log.letters if self.letters.takes(one)) - sum(
@@ -74,6 +80,9 @@ class WantedLetters:
         return found
 
 
+EVERY_LETTER = WantedLetters(LetterFilter(), every_topology=True)
+
+
 def one_config(topology: str, found: Mapping[str, SpoutConfig]) -> SpoutConfig:
     """Return the settings of the one dead-letter topic that is meant. Raises BadInput.
 
@@ -94,21 +103,18 @@ def one_config(topology: str, found: Mapping[str, SpoutConfig]) -> SpoutConfig:
 
 
 @contextlib.contextmanager
-def _opened(chosen: Chosen) -> Iterator[tuple[DeadLetterTopic, str]]:
-    """Open the one dead-letter topic that is meant; yield the topology's name, too. Raises BadInput."""
+def _opened(
+    chosen: Chosen, wanted: WantedLetters = EVERY_LETTER
+) -> Iterator[tuple[DeadLetterTopic, str, WantedLetters]]:
+    """Open the one dead-letter topic that is meant. Raises BadInput.
+
+    Yields the topology's name and the choice, too: of a spout that is named, its letters alone.
+    """
     topology, found = chosen.spouts()
+    if chosen.component is not None:
+        wanted = wanted.of_spout(found[chosen.component])
     with DeadLetterTopic(one_config(topology, found), _say) as topic:
-        yield topic, topology
-
-
-def _of_spout(wanted: WantedLetters, chosen: Chosen) -> WantedLetters:
-    """Return the choice, with the letters of the named spout alone."""
-    if chosen.component is None:
-        return wanted
-    # Rule: a spout that is named narrows the choice. Several may share a dead-letter topic, and a purge meant for one
-    # would delete the other's letters. A letter does not name its spout, but the topic that it read.
-    _, found = chosen.spouts()
-    return replace(wanted, letters=replace(wanted.letters, reads=found[chosen.component].choice().takes))
+        yield topic, topology, wanted
 
 
 topic_options = choosing("--spout", "The spout whose topic of dead letters is meant, and of its letters those alone.")
@@ -176,8 +182,7 @@ def dlq() -> None:
 @_json_option
 def list_(chosen: Chosen, wanted: WantedLetters, replayed_too: bool, limit: int, as_json: bool) -> None:
     """List the dead letters that were not replayed."""
-    wanted = _of_spout(wanted, chosen)
-    with _opened(chosen) as (topic, topology):
+    with _opened(chosen, wanted) as (topic, topology, wanted):
         log = topic.read()
     takes = wanted.of(topology).takes
     found = [one for one in log.letters if takes(one) and (replayed_too or one.place not in log.replayed)]
@@ -202,7 +207,7 @@ def list_(chosen: Chosen, wanted: WantedLetters, replayed_too: bool, limit: int,
 def show(chosen: Chosen, letter: str, as_json: bool) -> None:
     """Show one dead letter whole: its story, key, value and headers."""
     place = parse_letter(letter)
-    with _opened(chosen) as (topic, _):
+    with _opened(chosen) as (topic, _, _):
         record = topic.find(place)
         log = topic.read()
     found = next((one for one in log.letters if one.place == place), None)
@@ -251,8 +256,7 @@ def replay(
     chosen: Chosen, wanted: WantedLetters, to: str | None, max_replays: int, yes: bool, limit: int, as_json: bool
 ) -> None:
     """Write the records of dead letters back to their topics, once each."""
-    wanted = _of_spout(wanted, chosen)
-    with _opened(chosen) as (topic, topology), contextlib.ExitStack() as closing:
+    with _opened(chosen, wanted) as (topic, topology, wanted), contextlib.ExitStack() as closing:
         if to == topic.topic:
             raise BadInput(f"--to {to} is the topic of the dead letters itself. Name another, or leave it out.")
         producer = None
@@ -302,8 +306,7 @@ def replay(
 @_json_option
 def purge(chosen: Chosen, wanted: WantedLetters, unreplayed: bool, yes: bool, limit: int, as_json: bool) -> None:
     """Delete dead letters that were replayed."""
-    wanted = _of_spout(wanted, chosen)
-    with _opened(chosen) as (topic, topology):
+    with _opened(chosen, wanted) as (topic, topology, wanted):
         log = topic.read()
         plan = plan_purge(log, wanted.of(topology), unreplayed=unreplayed)
         if yes:

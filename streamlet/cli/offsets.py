@@ -170,7 +170,7 @@ def show(chosen: Chosen, topic: str | None, as_json: bool) -> None:
                 for number, log, entry in look.rows()
             ],
         )
-        _remark(look)
+        look.remark()
 
 
 @offsets.command()
@@ -199,7 +199,7 @@ def lag(chosen: Chosen, topic: str | None, as_json: bool) -> None:
             for number, log, entry in look.rows()
         ]
         draw(("partition", "offset", "end", "lag"), [*rows, ("all", "", "", _cell(look.total()))])
-        _remark(look)
+        look.remark()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,21 +230,15 @@ class _Look:
         lags = [self.lag(number) for number in self.spout.partitions]
         return None if None in lags else sum(lag or 0 for lag in lags)
 
-    def strangers(self) -> list[int]:
-        """Return the partitions whose entries are of a deleted namesake."""
-        topic_id = self.spout.topic_id
-        return [number for number, entry in sorted(self.stored.items()) if entry.is_of_another(topic_id)]
-
-    def remark(self) -> str | None:
-        """Return a sentence about stored offsets that no run takes; None without any."""
-        numbers = self.strangers()
-        if not numbers:
-            return None
-        named = f"partition {', '.join(map(str, numbers))}"
-        return (
-            f"What is stored for {named} is of a topic {self.spout.topic!r} that was deleted: a run refuses it. Go on "
-            "with `streamlet offsets reset --to earliest`, or another place."
-        )
+    def remark(self) -> None:
+        """Say which stored offsets no run takes."""
+        topic, topic_id = self.spout.topic, self.spout.topic_id
+        numbers = [str(number) for number, entry in sorted(self.stored.items()) if entry.is_of_another(topic_id)]
+        if numbers:
+            click.echo(
+                f"What is stored for partition {', '.join(numbers)} is of a topic {topic!r} that was deleted: a run "
+                "refuses it. Go on with `streamlet offsets reset --to earliest`, or another place."
+            )
 
     def heading(self) -> str:
         spout = self.spout
@@ -277,11 +271,6 @@ class _Look:
                 for number, log, entry in self.rows()
             ],
         }
-
-
-def _remark(look: _Look) -> None:
-    if (remark := look.remark()) is not None:
-        click.echo(remark)
 
 
 def _looks(chosen: Chosen, topic: str | None) -> tuple[str, list[_Look]]:

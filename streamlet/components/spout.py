@@ -30,7 +30,7 @@ class FailureCause(NamedTuple):
 
     component: str
     error: str = ""
-    """The class of the exception; empty where the bolt failed the tuple by itself."""
+    """The class of the exception; empty where the bolt failed the tuple by itself; WORKER_DIED."""
     text: str = ""
     """The error's text, or the bolt's reason; cut to 500 characters."""
     to_dead_letters: bool = False

@@ -60,8 +60,10 @@ _HINTS = {
     CommitPhase.OPENING: "A cluster of few brokers needs transaction.state.log.replication.factor (3 unless set) to be "
     "at most their number. ",
 }
-_ANOTHER_CLUSTER = "The KafkaBolt and the spouts must have one and the same cluster: compare their brokers. "
-"""Remark about a broker that does not know the topic whose offset is to be committed."""
+_UNKNOWN_THERE = (
+    "Either it was deleted, or the KafkaBolt and the spouts have not the same cluster: compare their brokers. "
+)
+"""Remark about a topic that the bolt's brokers do not know."""
 
 
 class _Answers:
@@ -162,7 +164,7 @@ class Transactions:
             "%s: %s, for %.0f s without an end; nothing is written before it, and nothing is lost. %s%s%s",
             *(self._where, self.epochs.phase.value, waits_s),
             "" if trouble is None else f"{text_of(trouble)} ",
-            _ANOTHER_CLUSTER if isinstance(trouble, e.UnknownTopicOrPartition) else _HINTS.get(self.epochs.phase, ""),
+            _UNKNOWN_THERE if isinstance(trouble, e.UnknownTopicOrPartition) else _HINTS.get(self.epochs.phase, ""),
             self._place.producer.connections(),
         )
 

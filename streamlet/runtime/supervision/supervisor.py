@@ -155,7 +155,7 @@ class Supervisor:
         self._processed = 0
         """Tuples that all workers had processed when the end of the drain was last looked at."""
         self._progress_s = 0.0
-        """When a worker had processed more, the user had read that none does, or the drain began."""
+        """When the drain began, or a worker had processed more; infinity once a standstill was told."""
         self._ended_s = self._stopped_s = 0.0
         self._cut: dict[tuple[int, int], int] = {}
         """Pair of workers -> version of the book before which its links are void."""

@@ -15,7 +15,8 @@ from streamlet.runtime.worker.log_lines import line_now
 LONGEST = 1 << 16
 """Most characters of a line that has not ended."""
 
-STDOUT, STDERR = "streamlet.stdout", "streamlet.stderr"
+_LOGGER = "streamlet."
+STDOUT, STDERR = f"{_LOGGER}stdout", f"{_LOGGER}stderr"
 """The loggers of lines that were printed."""
 
 Tell = Callable[[LogLine], None]
@@ -32,7 +33,7 @@ class PrintedLines(io.TextIOBase):
         self, tell: Tell, name: str = "stdout", under: TextIO | None = None, wanted: Callable[[], bool] = lambda: True
     ) -> None:
         self._tell = tell
-        self._logger = f"streamlet.{name}"
+        self._logger = f"{_LOGGER}{name}"
         self._under = under
         self._wanted = wanted
         self._rests = threading.local()

@@ -271,7 +271,7 @@ class PartitionCoordinator:
                 yield WaitUntil(self._clock, RETRY.delay(attempt))
                 continue
             self._opener.last_error = None
-            self._opener.check_topics(topics.values())
+            self._opener.refuse_strangers(topics.values())
             self._describe(list(topics.values()))
             self._apply(topics, first=True)
         while not self.complete and not self._holds:

@@ -245,7 +245,7 @@ class PartitionOpener:
     ) -> None:
         self.opens_later = opens_later
         """Whether each attempt opens partitions again (``topology.delivery: exactly-once``)."""
-        self.check_topics = partial(refuse_strangers, config)
+        self.refuse_strangers = partial(refuse_strangers, config)
         self._ends: dict[tuple[Partition, str | None], int] = {}
         """Partition and topic id -> where its log ended when the run began."""
         self._cuts: dict[tuple[Partition, str | None], int] = {}

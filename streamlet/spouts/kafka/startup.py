@@ -367,6 +367,7 @@ class _Start:
         client = self._connect(brokers)
         # Before anything is claimed or emitted: what cannot be kept must not be given up.
         stamp = self._stamp()
+        _warn_of_unused_topic(config, self._context)
         letters = self._dead_letter_writer(brokers, stamp)
         if self._exactly_once and config.on_poison == DEAD_LETTER:
             await_dead_letter_topic(client, config.dead_letter_topic, self._context, self._deadline_s)
@@ -456,7 +457,6 @@ class _Start:
     def _dead_letter_writer(self, brokers: Sequence[Broker], stamp: RunStamp) -> DeadLetterWriter | None:
         """Return the writer, its topic known; None where it is not needed. Raises NoDeadLetterTopic."""
         config, context = self._config, self._context
-        _warn_of_unused_topic(config, context)
         if config.on_poison != DEAD_LETTER or self._exactly_once:
             return None
         logger = logging.getLogger(f"{COMPONENT_LOGGER}.{context.component_name}")

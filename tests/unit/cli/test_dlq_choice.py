@@ -62,16 +62,6 @@ def test_letters_without_an_error_are_chosen_by_an_empty_one() -> None:
     assert [one.offset for one in plan_replay(log, wanted.of("Billing"), 3).chosen] == [3]
 
 
-class Named:
-    """The options of a command that names a spout, or none."""
-
-    def __init__(self, component: str | None, found: dict[str, SpoutConfig]) -> None:
-        self.component, self._found = component, found
-
-    def spouts(self) -> tuple[str, dict[str, SpoutConfig]]:
-        return "Billing", self._found
-
-
 def test_a_spout_that_is_named_narrows_the_choice_to_its_own_topic() -> None:
     """Two spouts share a dead-letter topic: a purge meant for one must leave the other's letters."""
     log, stamp = shared_log(), RunStamp("Billing", "run-1", "b", "0.1.0", None)
@@ -80,8 +70,9 @@ def test_a_spout_that_is_named_narrows_the_choice_to_its_own_topic() -> None:
     )
     found = {"a": config("h:1", "dead"), "b": replace(config("h:1", "dead"), topic="other")}
     wanted = WantedLetters(LetterFilter(), False)
-    for component, offsets in ((None, [0, 2, 3]), ("a", [0, 2]), ("b", [3])):
-        chosen = dlq._of_spout(wanted, Named(component, found)).of("Billing")  # type: ignore[arg-type]
+    assert [one.offset for one in log.letters if wanted.of("Billing").takes(one)] == [0, 2, 3]
+    for component, offsets in (("a", [0, 2]), ("b", [3])):
+        chosen = wanted.of_spout(found[component]).of("Billing")
         assert [one.offset for one in log.letters if chosen.takes(one)] == offsets
 
 

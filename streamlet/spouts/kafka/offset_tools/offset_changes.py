@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
 from streamlet.base.errors import BadInput
 from streamlet.spouts.kafka.partition import OffsetRange
-from streamlet.spouts.kafka.stores.offset_store import NotAnOffset, StopOffset, read_stop, whole_number
+from streamlet.spouts.kafka.stores.offset_store import NotAnOffset, StopOffset, read_stop, stop_fields, whole_number
 
 FORMAT = "streamlet-offsets-1"
 """The format of an export."""
@@ -240,7 +240,7 @@ def export_document(
             "partition": number,
             "offset": row.offset,
             "leader_epoch": row.leader_epoch,
-            "stop": row.stop and asdict(row.stop),
+            "stop": row.stop and stop_fields(row.stop),
             "metadata": row.metadata,
         }
         for number, row in sorted(stored.items())

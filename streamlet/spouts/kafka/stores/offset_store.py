@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from streamlet.base.errors import StreamletError
@@ -166,7 +166,7 @@ def encode(
         "owner_epoch": owner_epoch,
     }
     if position.stop is not None:
-        fields["stop"] = asdict(position.stop)
+        fields["stop"] = stop_fields(position.stop)
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -206,8 +206,13 @@ def decode(data: bytes | str, partition: Partition) -> OffsetNode:
     return OffsetNode(stored, owner_epoch, fields)
 
 
+def stop_fields(stop: StopOffset) -> dict[str, Any]:
+    """Return the stop of a bounded read for JSON."""
+    return {"offset": stop.offset, "asked": stop.asked}
+
+
 def read_stop(found: Any) -> StopOffset | None:
-    """Return the stop of a bounded read that JSON holds; None for anything else."""
+    """Read what ``stop_fields`` gave; None for anything else."""
     offset = whole_number(found, "offset") if isinstance(found, dict) else None
     return None if offset is None or not isinstance(found.get("asked"), str) else StopOffset(offset, found["asked"])
 

@@ -263,7 +263,7 @@ def test_a_topic_that_the_bolts_brokers_do_not_know_points_at_another_cluster(
     without_an_end(rig, UnknownTopicOrPartition("Committing the offset of lines-0"))
     rig.clock.advance(3.0)
     rig.it.poll()
-    assert "must have one and the same cluster" in caplog.text
+    assert "the KafkaBolt and the spouts have not the same cluster" in caplog.text
 
 
 def fence_in_transactions(rig: Rig, times: int, age_s: float) -> None:

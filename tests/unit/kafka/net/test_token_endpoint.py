@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 
 import pytest
@@ -11,12 +10,6 @@ from streamlet.kafka.errors import TokenFailed
 from streamlet.kafka.net.token_endpoint import read_answer
 
 URL = "https://login.example.org/token"
-
-
-def jwt(**claims: object) -> str:
-    parts = ({"alg": "none"}, claims)
-    coded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
-    return f"{coded[0]}.{coded[1]}."
 
 
 @pytest.mark.parametrize(

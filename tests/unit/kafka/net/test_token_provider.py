@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import errno
-import json
 import socket
 import ssl
 import threading
-import time
 import traceback
 import urllib.error
 from collections.abc import Callable
@@ -20,20 +17,7 @@ import pytest
 from streamlet.kafka.errors import KafkaError, TokenFailed, TokenUnavailable
 from streamlet.kafka.net.token_provider import fetcher, from_provider
 from streamlet.kafka.net.tokens import Token
-from tests.patience import PATIENCE_S
-
-
-def jwt(**claims: object) -> str:
-    parts = ({"alg": "none"}, claims)
-    coded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
-    return f"{coded[0]}.{coded[1]}."
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+from tests.unit.kafka.net.token_rig import jwt, until
 
 
 def test_a_provider_is_called_by_one_thread_at_a_time() -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
 
@@ -20,15 +16,9 @@ from streamlet.kafka.net.tokens import (
     Token,
     TokenSource,
 )
-from tests.patience import PATIENCE_S
+from tests.unit.kafka.net.token_rig import until
 
 URL = "https://login.example.org/token"
-
-
-def jwt(**claims: object) -> str:
-    parts = ({"alg": "none"}, claims)
-    coded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
-    return f"{coded[0]}.{coded[1]}."
 
 
 class Fetches:
@@ -54,13 +44,6 @@ class Fetches:
         fetching = self.source._under_way
         assert fetching is not None
         until(lambda: fetching.token is not None or fetching.error is not None)
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def test_a_token_is_fetched_when_a_connection_wants_it_and_renewed_before_it_ends() -> None:

@@ -98,7 +98,7 @@ class Opener:
         self.is_slow = False
         """Whether what begins now waits, with the topic id of its beginning."""
 
-    def check_topics(self, topics: Iterable[GlobalPartitionInformation]) -> None: ...
+    def refuse_strangers(self, topics: Iterable[GlobalPartitionInformation]) -> None: ...
 
     def note(self, error: StreamletError) -> None:
         self.last_error = error
