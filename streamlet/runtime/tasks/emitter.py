@@ -54,6 +54,9 @@ FAIR = 8
 MOST_MERGED = 4096
 """Tuples in a run that is long enough: its columns are kept until all of them are done."""
 
+ALIKE = 2
+"""Rows that are up to so many times larger or smaller may be in one run."""
+
 SHARES = 8
 """Most parts that the marks are divided into: tasks of a worker share them, and each may always hold some."""
 
@@ -340,10 +343,12 @@ class Inbox:
     def add(self, run: Run) -> None:
         """Take in a run for a bolt of this worker."""
         count = len(run.roots)
-        work = self._merge_into_latest(run) if self._last else None
+        # Before it is merged: a run is measured however it is taken in.
+        measured = self._sizes.of((run.source, run.stream), run.values)
+        work = self._merge_into_latest(run, measured) if self._last else None
         is_new = work is None
         if work is None:
-            work = Work(run, self._sizes.of((run.source, run.stream), run.values), self._number)
+            work = Work(run, measured, self._number)
             self._number += 1
         size = count * work.row_bytes
         waiting = self._waiting[run.target]
@@ -351,21 +356,30 @@ class Inbox:
         waiting.bytes += size
         self.tuples += count
         self.bytes += size
-        if waiting.tuples > self._share_tuples or waiting.bytes > self._share_bytes or self.bytes > self._most_bytes:
+        # The whole has marks of its own: with more tasks than shares none need be above its share.
+        if (
+            waiting.tuples > self._share_tuples
+            or waiting.bytes > self._share_bytes
+            or self.tuples > self._most_tuples
+            or self.bytes > self._most_bytes
+        ):
             self.grown = True
         if is_new:
             if run.target in self._last:
                 self._last[run.target] = work
             (self._of_task[run.target] if self._of_task else self._in_order).append(work)
 
-    def _merge_into_latest(self, run: Run) -> Work | None:
+    def _merge_into_latest(self, run: Run, measured: int) -> Work | None:
         """Append a run to its task's latest, and return that.
 
-        None where they are not of one sender and stream.
+        None where they are not of one sender and stream, or their rows (``measured``: bytes of one) not alike in size.
         """
         # Only to the latest: what a task receives keeps its order.
         last = self._last.get(run.target)
         if last is None or last.left <= 0:
+            return None
+        # All rows of a work count alike: 4000 large ones behind a small one would be held and not counted.
+        if not last.row_bytes <= ALIKE * measured <= ALIKE * ALIKE * last.row_bytes:
             return None
         before = last.run
         if len(before.roots) >= MOST_MERGED or (before.source, before.stream, before.multi) != (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamlet.runtime.tasks.emitter import FAIR, Inbox, Run
+from streamlet.runtime.tasks.emitter import FAIR, SAMPLED, Inbox, Run
 
 
 def run(target: int, count: int, size: int = 0) -> Run:
@@ -60,6 +60,44 @@ def test_bytes_count_as_tuples_do() -> None:
     assert inbox.grown and inbox.weigh() == ({1}, False)
     inbox.add(run(2, 6, size=100_000))
     assert inbox.weigh() == ({1, 2}, True)
+
+
+def test_an_inbox_of_many_tasks_is_noticed_above_its_mark_though_none_is_above_its_share() -> None:
+    """Tasks beyond the eighth have no share of their own: all of them below it may hold four times the mark."""
+    inbox = Inbox(range(1, 33), 800, 1 << 40)
+    for task in range(1, 9):
+        inbox.add(run(task, 100))
+    assert not inbox.grown and inbox.weigh() == (set(), False)
+    inbox.add(run(9, 1))
+    assert inbox.grown and inbox.weigh() == (set(), True)
+
+
+def of_one_kind(count: int, size: int) -> Run:
+    return Run(1, 9, "default", False, [1] * count, [1] * count, [["x" * size] for _ in range(count)])
+
+
+def test_rows_that_are_merged_are_measured_too() -> None:
+    """Counted as the first of them, 400 MB behind a short row were held as 0.9."""
+    inbox = Inbox([1], 1 << 20, 1 << 20, merged=[1])
+    inbox.add(of_one_kind(1, 1))
+    added = 0
+    while not inbox.grown and added < 4000:
+        inbox.add(of_one_kind(10, 100_000))
+        added += 10
+    assert added <= SAMPLED + 2 * 10, "one row in so many is measured, and each of the others is known by it"
+
+
+def test_runs_of_one_kind_are_merged_while_their_rows_are_alike() -> None:
+    inbox = Inbox([1], 1 << 20, 1 << 40, merged=[1])
+    for size in (100, 150, 100):
+        inbox.add(of_one_kind(2 * SAMPLED, size))
+    inbox.add(of_one_kind(2 * SAMPLED, 10_000))
+    for _ in range(40):  # the estimate comes down slowly
+        inbox.add(of_one_kind(2 * SAMPLED, 100))
+    works = [(len(work.run.roots), work.row_bytes) for work in inbox]
+    assert works[0][0] == 3 * 2 * SAMPLED and works[1][1] > 10_000
+    assert works[-1][1] < 1000, "small rows are not counted as the large one for long"
+    assert work_off(inbox, 1) and (inbox.bytes, inbox.tuples) == (0, 0)
 
 
 def test_a_task_that_waits_is_passed_over_and_keeps_its_order() -> None:
