@@ -45,6 +45,7 @@ class ComponentStatus:
     kind: str
     tasks: int
     emitted: int = 0
+    """Tuples, each once, whatever the number of their readers."""
     executed: int = 0
     acked: int = 0
     failed: int = 0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _COUNTERS = {
-    "emitted": "Tuples emitted",
+    "emitted": "Tuples emitted, each once whatever its readers",
     "executed": "Tuples processed",
     "acked": "Trees (spouts) or tuples (bolts) acked",
     "failed": "Trees (spouts) or tuples (bolts) failed",

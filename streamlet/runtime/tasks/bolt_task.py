@@ -120,6 +120,8 @@ class BoltTask:
         """Tuple class of each (component, stream) that the bolt reads by field name."""
         self.stats = TaskStats()
         self.report_metric = self.stats.report_metric
+        self.copied = 0
+        """Rows in the outboxes beyond one for each emit: a row a reader, so of an emit that nobody reads -1."""
         self.held: dict[Tuple, float] = {}
         """Tracked tuples that ``process`` has returned from without an ack or failure, and when they were given."""
         self.answered_for: dict[Batch, None] = {}
@@ -320,11 +322,19 @@ class BoltTask:
         self, values: list[Any], routes: StreamRoutes, anchors: Sequence[Tuple | Batch], direct_task: int | None
     ) -> list[Outbox]:
         boxes = routes.boxes(values, direct_task)
+        self.copied += len(boxes) - 1
         # A row for each receiver: with one list in two outboxes a bolt could change what another bolt receives.
         for box, row in zip(boxes, copies(values, len(boxes)), strict=False):
             self._put(box, routes.name, row, anchors)
         self._settle_others(anchors)
         return boxes
+
+    def note_emitted(self, rows: int) -> None:
+        """Count the emits whose rows have left the outboxes."""
+        # Rule: an emit counts once, whatever its readers. The closures do not count: one reader has a row an emit, and
+        # only the way of all others notes by how many its rows differ.
+        self.stats.emitted += rows - self.copied
+        self.copied = 0
 
     def _settle_others(self, anchors: Iterable[Tuple | Batch]) -> None:
         for anchor in anchors:
@@ -660,7 +670,7 @@ class BoltTask:
     def _process_batch(self, batch: Batch) -> None:
         self._current = batch
         may_split = self._splits and len(batch) > 1
-        marks = [box.mark() for box in self._boxes] if may_split else []
+        marks, copied = [box.mark() for box in self._boxes] if may_split else [], self.copied
         self._named_anchors.clear()
         try:
             self.bolt.process_batch(batch)
@@ -680,6 +690,7 @@ class BoltTask:
         if split:
             for box, mark in zip(self._boxes, marks, strict=True):
                 box.withdraw(mark)
+            self.copied = copied
             for index in range(len(batch)):
                 self._process_batch(settling.batch_of_one(batch, index))
             return

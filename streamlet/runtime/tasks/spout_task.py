@@ -109,6 +109,9 @@ class SpoutTask:
         self.stats = TaskStats()
         self.report_metric = self.stats.report_metric
         self.emits = 0
+        """Calls of emit, and messages of ``emit_each``: what a turn is counted by."""
+        self._more_tuples = 0
+        """Tuples beyond one for each of these: of an ``emit_many``."""
         self.too_large = 0
         """Untracked tuples that no frame could hold."""
         self.active = False
@@ -218,11 +221,14 @@ class SpoutTask:
             return
         routes = self.emitter.routes(stream, None)
         rows: list[tuple[Outbox, list[Any]]] = []
+        more = -1
         for values in tuples:
             checked = self.emitter.checked(values, routes)
             boxes = routes.boxes(checked, None)
             rows.extend(zip(boxes, copies(checked, len(boxes)), strict=False))
+            more += 1
         self._open(rows, tup_id, routes.name)
+        self._more_tuples += more
 
     def emit_each(self, tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> bool:
         """Emit tuples on the default stream, a tree each. Any thread.
@@ -483,7 +489,7 @@ class SpoutTask:
 
     def deliver_complete(self) -> None:
         """Settle messages that were over when emitted: no reader, nothing tracked, or given up."""
-        self.stats.emitted = self.emits - self._epoch_emits
+        self.stats.emitted = self.emits + self._more_tuples - self._epoch_emits
         if self._complete:
             ids, self._complete = self._complete, []
             self.stats.acked += len(ids)

@@ -542,18 +542,18 @@ class WorkerLoop:
 
     def _collect(self, live: LiveTask) -> None:
         """Move what a task emitted to its receivers."""
-        emitted = 0
+        rows = 0
         for box in live.boxes:
             if box:
                 runs = box.take()
-                emitted += sum(len(run.roots) for run in runs)
+                rows += sum(len(run.roots) for run in runs)
                 worker = self._worker_of[box.target]
                 if worker == self.shared.worker:
                     self._enqueue(runs)
                 else:
                     self.departures.add(worker, runs)
-        if emitted and isinstance(live.run, BoltTask):
-            live.run.stats.emitted += emitted
+        if isinstance(live.run, BoltTask) and (rows or live.run.copied):
+            live.run.note_emitted(rows)
 
     def _ask_spouts(self, now: float) -> bool:
         """Ask each spout for tuples; return whether one should be asked again at once."""
