@@ -487,6 +487,11 @@ class SpoutTask:
             self._kept_size += (size - self._kept_size) / (8 if self._kept_size else 1)
         return self._kept_size
 
+    @property
+    def has_complete(self) -> bool:
+        """Whether ``deliver_complete`` has anything to tell."""
+        return bool(self._complete or self._poison_ids)
+
     def deliver_complete(self) -> None:
         """Settle messages that were over when emitted: no reader, nothing tracked, or given up."""
         self.stats.emitted = self.emits + self._more_tuples - self._epoch_emits

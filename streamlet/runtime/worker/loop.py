@@ -479,18 +479,20 @@ class WorkerLoop:
         self.timers.run_due(now)
         again = bool(self.other_threads.waiting) and self._take_calls()
         again |= self._ask_spouts(now)
+        full = [spout for spout in self.spouts.values() if spout.full]
         # Worked off in the same turn, so that what a lone tuple leads to leaves with this turn's frames.
         if self.inbox:
             self._run_bolts(now)
             in_hand.clear()
             self.ledgers.settle()
-        # What was worked off since the spouts were asked may let them go on, and nothing else would wake the loop.
         paused = bool(self.paused)
         self._watch_marks()
         self._flush()
         if again or self.inbox.ready or self._posted or self.shared.acks or self.shared.fails or self.departures:
             return 0.0
-        return 0.0 if paused and not self.paused else self._sleep(now)
+        # What was worked off since the spouts were asked may let them go on, and nothing else would wake the loop.
+        go_on = (paused and not self.paused) or not all(spout.full for spout in full) or self._emitted_since()
+        return 0.0 if go_on else self._sleep(now)
 
     def _receive(self) -> None:
         for incoming in self.links.received():
@@ -582,6 +584,12 @@ class WorkerLoop:
         if travels:
             self.census.begin_if_due(now)
         return again
+
+    def _emitted_since(self) -> bool:
+        """Tell whether a spout has emitted since it was asked: in ``ack`` or ``fail``."""
+        return self.paused.isdisjoint(LINKS_MISSING) and any(
+            spout.has_complete or any(self.tasks[spout.task_id].boxes) for spout in self.spouts.values()
+        )
 
     def _take_back(self, live: LiveTask) -> None:
         """Drop what a spout's outboxes hold; its messages fail as lost."""

@@ -495,6 +495,71 @@ def test_a_descriptor_that_nobody_reads_does_not_keep_the_loop_awake(why: str, m
         os.close(write)
 
 
+@contextlib.contextmanager
+def silent_descriptor(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Gives the spout a descriptor on which nothing ever comes: it wakes nobody."""
+    read, write = os.pipe()
+    monkeypatch.setattr(Numbers, "descriptor", read)
+    try:
+        yield
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_what_a_spout_emits_when_it_hears_of_a_tree_waits_for_no_timer(
+    tracked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tree is done in the turn in which the spout was asked, and nothing else would wake the loop."""
+    own = {} if tracked else {"topology__acker__executors": 0}
+    with silent_descriptor(monkeypatch), rig(0, workers=1, **own) as one:
+
+        def emit_next(tup_id: int) -> None:
+            one.spout.heard.append(tup_id)
+            if tup_id < 5:
+                one.spout.emit([tup_id + 1], tup_id=tup_id + 1)
+
+        one.spout.ack = emit_next
+        one.spout.todo = [0]
+        while one.loop.turn() == 0.0:
+            pass
+        assert one.spout.heard == one.bolt.seen == [0, 1, 2, 3, 4, 5]
+
+
+class AtWorkLong(Bolt):
+    outputs = ["n"]
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.clock = context.clock
+
+    def process(self, tup: Tuple) -> None:
+        self.clock.advance(2 * BOLTS_S)
+        self.emit(tup.values)
+
+
+class Chain(Topology):
+    numbers = Numbers.spec()
+    first = AtWorkLong.spec(inputs=[numbers])
+    second = AtWorkLong.spec(inputs=[first])
+    third = AtWorkLong.spec(inputs=[second])
+
+
+def test_a_spout_that_has_room_again_waits_for_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tree is done in the turn in which it could not be asked, and nothing else would wake the loop."""
+    with silent_descriptor(monkeypatch):
+        shared = made_context(Chain.__topology__, conf={"topology.max.spout.pending": 1})
+        loop = WorkerLoop(shared, Held())
+        loop.initialize()
+        loop.activate()
+        spout: Any = loop.tasks[SPOUT].component
+        spout.todo = [1, 2, 3]
+        while loop.turn() == 0.0:
+            pass
+        assert spout.todo == [] and spout.heard == [("ack", at) for at in (2, 1, 0)]
+        loop.close(clean=False)
+
+
 class Timed(Numbers):
     timer_interval_s = 0.1
 
