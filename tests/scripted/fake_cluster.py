@@ -336,6 +336,10 @@ class FakeCluster:
         )
 
     def bounds(self, request: Any) -> ListOffsetsResponse:
+        def end(log: Log) -> int:
+            stable = request.isolation_level and log.open_from is not None
+            return log.open_from or 0 if stable else log.end
+
         topics = []
         for topic in request.topics:
             logs = [(row, self.log(topic.name, row.partition_index)) for row in topic.partitions]
@@ -343,7 +347,7 @@ class FakeCluster:
                 ListOffsetsPartitionResponse(
                     partition_index=row.partition_index,
                     error_code=0,
-                    offset=log.start if row.timestamp == EARLIEST_TIMESTAMP else log.end,
+                    offset=log.start if row.timestamp == EARLIEST_TIMESTAMP else end(log),
                 )
                 for row, log in logs
             )

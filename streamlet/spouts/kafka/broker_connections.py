@@ -32,6 +32,13 @@ class LogBounds:
     """The first offset at or after the time asked for; None: not asked, or every record is older."""
     at_stop: int | None = None
     """The same for the time to stop at."""
+    high_watermark: int = -1
+    """Where the log ends for readers who wait for no transaction; -1: not asked."""
+
+    @property
+    def whole_end(self) -> int:
+        """Return the end of the log (exclusive), with its open transactions."""
+        return max(self.end, self.high_watermark)
 
 
 class Connection:
@@ -54,9 +61,13 @@ class Connection:
     ) -> Steps[LogBounds]:
         """Ask for the log's ends and the offsets of two times. Raises KafkaError."""
         times = [time for time in (timestamp_ms, stop_ms) if time is not None]
+        # Rule: the end is asked for twice. A read stops at the stable one; only the log's own tells whether an offset
+        # is there. A transaction may be open below an offset that was stored, or is written in the settings.
         asked = [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, *times]
+        whole = {partition.tp: LATEST_TIMESTAMP}
         # All requests leave before the first answer is awaited.
         answers = [list_offsets(self.client, self.address, {partition.tp: time}) for time in asked]
+        answers.append(list_offsets(self.client, self.address, whole, read_committed=False))
         found: list[int] = []
         for answer in answers:
             row = (yield from answer_to(answer)).get(partition.tp)
@@ -65,9 +76,9 @@ class Connection:
             if row.error is not None:
                 raise row.error(f"Looking up the offsets of {partition} at {self.broker}")
             found.append(row.offset)
-        at = {time: offset for time, offset in zip(times, found[2:], strict=True) if offset >= 0}
+        at = {time: offset for time, offset in zip(times, found[2:-1], strict=True) if offset >= 0}
         at_time, at_stop = (None if time is None else at.get(time) for time in (timestamp_ms, stop_ms))
-        return LogBounds(start=found[0], end=found[1], at_time=at_time, at_stop=at_stop)
+        return LogBounds(found[0], found[1], at_time, at_stop, high_watermark=found[-1])
 
     def epoch_end(self, partition: Partition, leader_epoch: int, current_leader_epoch: int = -1) -> Steps[int | None]:
         """Ask where ``leader_epoch`` ends in the leader's log (KIP-320). Raises retriable KafkaErrors.

@@ -99,7 +99,11 @@ def decide_start(
 
 def judge(offset: int, log: LogBounds, *, same_topic: bool, epoch_end: int | None = None) -> StartDecision:
     """Choose where to read on after ``offset`` was the next; Reason.STORED: there, nothing was lost."""
-    verdict = judge_position(offset, log_start=log.start, log_end=log.end, epoch_end=epoch_end, same_topic=same_topic)
+    # Rule: by the end of the whole log. The last stable offset lies before what is open, and an offset behind it is no
+    # loss: `offsets reset`, a group that another consumer has used, and start_offset may all name one.
+    verdict = judge_position(
+        offset, log_start=log.start, log_end=log.whole_end, epoch_end=epoch_end, same_topic=same_topic
+    )
     # A finding of a loss has the same name as its reason.
     reason = Reason.STORED if verdict.holds else Reason[verdict.finding.name]
     # Of a log that parted from ours at an unknown place nobody has read anything.
@@ -222,7 +226,7 @@ def _start_lost(partition: Partition, offset: int, decision: StartDecision, boun
         partition,
         decision.lost,
         f"Topic {partition.topic!r}, partition {partition.number}: start_offset says {offset}, and a read can "
-        f"begin from {bounds.start} (the first record there is) to {bounds.end} (the end of the log). Correct "
+        f"begin from {bounds.start} (the first record there is) to {bounds.whole_end} (the end of the log). Correct "
         f"it, or set fail_on_data_loss=False to begin at {decision.offset}.",
     )
 

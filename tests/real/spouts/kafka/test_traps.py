@@ -29,6 +29,7 @@ from tests.patience import PATIENCE_S
 
 Make = Callable[..., Any]
 UNTIL = {"streamlet.until.caught.up": True}
+AT_2: dict[str, Any] = {"start_offset": {0: 2}}
 
 
 class Place(NamedTuple):
@@ -349,6 +350,27 @@ def test_k9_7_gaps_of_transactions_hold_nothing_up(place: Place, harness: Make) 
     producer.commit_transaction(20)
     assert read_all(spout, "behind it") == ["open", "behind it"]
     assert group_offset(kafka, topic) == 15
+
+
+def test_an_offset_behind_an_open_transaction_is_no_loss(place: Place, harness: Make) -> None:
+    """Of a consumer that reads what is not committed, and of the settings."""
+    kafka, witness, topic = place
+    witness.produce(topic, ["a"])
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, "open", partition=0)
+    producer.flush(20)
+    witness.produce(topic, ["b", "c"])
+    client, as_kept = admin(kafka), ConsumerGroupTopicPartitions(topic, [TopicPartition(topic, 0, 4)])
+    while client.alter_consumer_group_offsets([as_kept])[topic].result(20).topic_partitions[0].error is not None:
+        time.sleep(0.1)  # a fresh coordinator loads
+    stored, written = harness(group_config(kafka, topic)), harness(group_config(kafka, topic, id=f"{topic}-2", **AT_2))
+    assert (stored.status()["committed"], written.status()["committed"]) == (4, 2)
+    producer.commit_transaction(20)
+    witness.produce(topic, ["d"])
+    assert read_all(stored, "d") == ["d"]
+    assert read_all(written, "d") == ["b", "c", "d"]
 
 
 # -- progress ---------------------------------------------------------------------------------------------------

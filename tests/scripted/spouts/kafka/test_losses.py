@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,6 +57,19 @@ def test_what_retention_took_is_counted_at_a_start_and_while_it_runs(
     one = one if running else spout()
     one.take(2)
     assert one.spout.lost_count() == one.status()["lost"] == 3
+
+
+@pytest.mark.parametrize("where", ["start_offset", "stored"])
+def test_a_read_begins_behind_an_open_transaction(cluster: FakeCluster, spout: Any, where: str) -> None:
+    """The last stable offset is no end of the log."""
+    cluster.write(TOPIC, *"abcde")
+    cluster.log(TOPIC, 0).open_from = 2
+    if where == "stored":
+        row = SimpleNamespace(committed_offset=3, committed_leader_epoch=-1, committed_metadata="")
+        cluster.committed["demo", TOPIC, 0] = row
+    one = spout(**({"start_offset": {0: 3}} if where == "start_offset" else {}))
+    assert read_all(one, 2) == ["d", "e"]
+    assert one.spout.lost_count() == 0
 
 
 def made_again(cluster: FakeCluster, *values: str) -> None:

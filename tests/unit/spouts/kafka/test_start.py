@@ -57,6 +57,24 @@ def test_ahead_of_the_end_is_another_loss_and_goes_on_at_the_end() -> None:
     assert decision.lost == OffsetRange(200, 260)
 
 
+IN_TRANSACTION = LogBounds(start=100, end=200, high_watermark=260)
+"""A transaction has been open since 200."""
+
+
+@pytest.mark.parametrize("offset", [200, 230, 260])
+def test_an_offset_behind_an_open_transaction_is_in_the_log(offset: int) -> None:
+    stored = decide_start(StoredOffset(offset), IN_TRANSACTION, StartPolicy())
+    assert (stored.offset, stored.reason, stored.lost) == (offset, Reason.STORED, None)
+    written = decide_start(None, IN_TRANSACTION, StartPolicy("offset", offset=offset))
+    assert (written.offset, written.reason) == (offset, Reason.FIRST_OFFSET)
+
+
+def test_an_offset_behind_the_end_of_the_whole_log_is_ahead_of_it_and_latest_is_the_stable_end() -> None:
+    ahead = decide_start(StoredOffset(300), IN_TRANSACTION, StartPolicy())
+    assert (ahead.offset, ahead.reason, ahead.lost) == (260, Reason.AHEAD_OF_END, OffsetRange(260, 300))
+    assert decide_start(None, IN_TRANSACTION, StartPolicy("latest")).offset == 200
+
+
 def test_what_was_written_again_below_the_stored_offset_is_a_loss_and_is_read() -> None:
     """The offset fits into the log, but that parted from the one that was read: nobody has read what is there now."""
     decision = decide_start(StoredOffset(170, leader_epoch=3), LOG, StartPolicy(), epoch_end=160)
