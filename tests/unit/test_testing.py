@@ -22,6 +22,7 @@ from streamlet import (
     Topology,
     Tuple,
     ValueCannotTravel,
+    testing,
 )
 from streamlet.base.errors import WrongArgument
 from streamlet.model.validate import InvalidTopology
@@ -597,6 +598,13 @@ def test_a_spout_without_an_end_is_told() -> None:
 
     with TopologyTester(Never) as never, pytest.raises(StreamletError, match="still busy after 2,000 turns"):
         never.run()
+
+
+def test_a_list_may_be_of_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testing, "MOST_TURNS", 5)
+    with TopologyTester(Clocking, {"clocked": range(3000)}) as many:
+        many.run()
+        assert len(many.acked("clocked")) == 3000
 
 
 def test_a_spout_that_raises_stops_the_run() -> None:
