@@ -14,6 +14,7 @@ component's own ``emit``, so they are seen whether or not anybody reads the stre
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import itertools
@@ -22,7 +23,7 @@ import random
 import time
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
@@ -51,7 +52,7 @@ from streamlet.runtime.tasks.building import LiveTask, WorkerContext
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.values import travelling
-from streamlet.runtime.worker.loop import WorkerLoop
+from streamlet.runtime.worker.loop import DRAINING, WorkerLoop
 from streamlet.tracking.acker import AckLedger
 from streamlet.tracking.pending import PendingSet
 from streamlet.tracking.roots import STEP
@@ -126,6 +127,8 @@ class Tester:
         self._given_up: dict[str, list[Any]] = defaultdict(list)
         self._dead_letters: dict[str, list[tuple[list[Any], str]]] = defaultdict(list)
         self._open = True
+        self._ended = False
+        """Whether an error has ended what a run would be."""
         rng = random.Random(seed)
         shared = WorkerContext(
             plan=plan,
@@ -160,9 +163,44 @@ class Tester:
             self._shut(clean=False)  # the first error is the one to be seen
 
     def close(self) -> None:
-        """Stop as at the end of a run: ``cleanup`` of bolts, ``close`` of spouts. Raises what the first raised."""
-        for raised in self._shut(clean=True):
-            raise raised
+        """Stop as at the end of a run.
+
+        Tuples under way are worked off, and each bolt with ticks gets its last one, unless an error has ended the run;
+        then come ``cleanup`` of bolts and ``close`` of spouts. Raises the first error, after all of that. Tuples that
+        wait for time or threads stay open.
+        """
+        if not self._open:
+            return
+        self._raised = len(self.errors)  # an error that has ended it was raised by the call that met it
+        try:
+            self._drain()
+        except BaseException:
+            self._shut(clean=False)
+            raise
+        raised = self._shut(clean=True)
+        self._raise_first()
+        for error in raised:
+            raise error
+
+    def _drain(self) -> None:
+        """Work off tuples under way; give bolts their last ticks, down the topology."""
+        # Rule: a tester ends as a run does: what a bolt keeps of acked tuples until its next tick is nowhere else.
+        if self._ended:
+            return
+        self._loop.pause(DRAINING)
+        self._turn()
+        for step in range(self._loop.quiet_steps):
+            self._loop.be_quiet(step + 1)
+            self._turn()
+
+    @contextlib.contextmanager
+    def _noting_the_end(self) -> Iterator[None]:
+        """Note an error that would end a run at once."""
+        try:
+            yield
+        except BaseException:
+            self._ended = True
+            raise
 
     def run(self) -> None:
         """Work until nothing is left to do at this moment.
@@ -219,7 +257,9 @@ class Tester:
     def _turn(self) -> None:
         turns, left = 0, self._rows_left()
         while turns < MOST_TURNS:
-            if self._loop.turn() > 0:
+            with self._noting_the_end():
+                sleep_s = self._loop.turn()
+            if sleep_s > 0:
                 return
             # Given rows come to an end, however many: a turn that takes some says nothing of an endless spout.
             before, left = left, self._rows_left()
@@ -514,7 +554,8 @@ class BoltTester(Tester, Generic[B]):
         """Call ``process_tick`` now, whatever ``topology.tick.tuple.freq.secs`` says."""
         self._check_open()
         live = self._live(self._name)[0]
-        self._loop.tick(live, live.conf[TICK_PERIOD] or 0.0)
+        with self._noting_the_end():
+            self._loop.tick(live, live.conf[TICK_PERIOD] or 0.0)
         self.run()
 
     def _settled(self, outgoing: Outgoing) -> None:

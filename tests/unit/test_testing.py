@@ -13,6 +13,7 @@ import pytest
 from streamlet import (
     BadEmit,
     BadInput,
+    BatchingBolt,
     Bolt,
     Grouping,
     ReliableSpout,
@@ -290,6 +291,88 @@ def test_emit_in_cleanup_is_refused_and_cleanup_runs_once() -> None:
         late.close()
     late.close()
     assert late.bolt.cleaned == 1 and late.emitted() == []
+
+
+EACH_MINUTE = {"topology.tick.tuple.freq.secs": 60}
+
+
+class Sums(BatchingBolt):
+    outputs = ["sum"]
+    config = EACH_MINUTE
+
+    def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+        self.emit([sum(tup.values[0] for tup in tups)])
+
+
+class Keeps(Bolt):
+    """Writes what it has been given at its ticks, and says when it is closed."""
+
+    config = EACH_MINUTE
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.kept: list[Any] = []
+        self.written: list[Any] = []
+
+    def process(self, tup: Tuple) -> None:
+        self.kept.append(tup.values[0])
+
+    def process_tick(self, tup: Tuple) -> None:
+        if "bomb" in self.kept:
+            raise ValueError("a bomb")
+        self.written += [self.kept]
+
+    def cleanup(self) -> None:
+        self.written += ["cleaned up"]
+
+
+class Summing(Topology):
+    numbers = Orders.spec()
+    sums = Sums.spec(inputs=[numbers])
+    keeps = Keeps.spec(inputs=[sums])
+
+
+def test_a_bolt_has_its_last_tick_before_its_tester_is_closed() -> None:
+    with BoltTester(Sums) as sums:
+        sums.give(1, 2, 3)
+        assert sums.acked == []
+    assert sums.emitted() == [[6]] and sums.acked == [[1], [2], [3]]
+
+
+def test_the_last_ticks_of_a_topology_go_down_it() -> None:
+    with TopologyTester(Summing, {"numbers": [1, 2]}) as summing:
+        summing.run()
+        (keeps,) = summing.instances("keeps")
+    assert keeps.written == [[3], "cleaned up"] and summing.acked("numbers") == [[1], [2]]
+
+
+def test_a_spout_emits_nothing_while_its_tester_is_closed() -> None:
+    with TopologyTester(Summing, {"numbers": [1, 2]}) as summing:
+        pass
+    assert summing.log == [] and summing.acked("numbers") == []
+
+
+def test_what_the_last_tick_raised_is_raised_after_the_cleanup() -> None:
+    keeps = BoltTester(Keeps)
+    keeps.give("bomb")
+    with pytest.raises(ValueError, match="a bomb") as caught:
+        keeps.close()
+    assert caught.value.__notes__ == ["raised by keeps (task 2) in process_tick"]
+    assert keeps.bolt.written == ["cleaned up"]
+    keeps.close()
+
+
+def test_a_run_that_has_failed_is_closed_without_a_last_tick() -> None:
+    """As a run whose worker ends: what its bolts keep is not whole."""
+
+    class Ends(Keeps):
+        exit_on_exception = True
+
+        def process(self, tup: Tuple) -> None:
+            raise ValueError("not me")
+
+    with BoltTester(Ends) as ends, pytest.raises(StreamletError, match="not me"):
+        ends.give(1)
+    assert "cleaned up" in ends.bolt.written and [] not in ends.bolt.written
 
 
 def test_a_test_that_failed_is_not_hidden_by_its_cleanup() -> None:
