@@ -220,7 +220,7 @@ def test_a19_a_replacement_that_finds_another_streamlet_is_refused_with_its_fold
         while not seen.exists() or not seen.read_text():
             assert time.monotonic() < deadline and run.process.poll() is None
             time.sleep(0.02)
-        with (library / "streamlet" / "testing.py").open("a") as file:
+        with (library / "streamlet" / "testing" / "tester.py").open("a") as file:
             file.write("# another version\n")
         (victim,) = (pid for pid in run.family() if pid != run.process.pid and is_worker(pid, seen))
         os.kill(victim, signal.SIGKILL)
