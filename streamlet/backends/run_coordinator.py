@@ -357,7 +357,7 @@ class RunCoordinator:
             if self.paused:
                 channel.send(messages.Paused(self.paused))
             if self.supervisor.ending is not None:  # it was started before: it reads nothing new
-                channel.send(messages.Pause())
+                channel.send(self.supervisor.pause)
 
     def _keep_code(self) -> Code:
         """Copy the code of the run beside its other files. Raises BadInput where there is no room."""

@@ -19,7 +19,7 @@ import selectors
 import socket
 import struct
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Protocol
@@ -361,6 +361,10 @@ class Departures:
         """Worker -> tuples for it that stay."""
         self._without_link: set[int] = set()
         """Workers whose tuples stay because they have no link; these are untracked."""
+        self.written_off: set[int] = set()
+        """Workers that died and are not replaced."""
+        self.undeliverable: Counter[int] = Counter()
+        """Task -> untracked tuples for it that reach nobody: its worker is written off."""
         self.held: frozenset[int] = frozenset()
         """Tasks whose tuples stay though their worker has a link."""
         self.unsent: Mapping[int, int] = {}
@@ -413,6 +417,12 @@ class Departures:
         if worker in self._staying:
             self._keep(worker, self._staying.pop(worker))
 
+    def write_off(self, worker: int) -> None:
+        """Count tuples for a worker that is dead for good; keep none."""
+        self.written_off.add(worker)
+        self._without_link.discard(worker)
+        self._keep(worker, self._staying.pop(worker, []))
+
     def send(self, full: Mapping[int, Collection[int]], links_stand: bool) -> bool:
         """Send what leaves with this turn; tell whether ``held`` has changed.
 
@@ -426,6 +436,9 @@ class Departures:
             in_pieces = self._bytes > self._piece_bytes or bool(self._staying)
             self._bytes = 0
             for worker, out in outgoing.items():
+                if worker in self.written_off:
+                    self._keep(worker, out.runs)
+                    continue
                 if in_pieces:
                     self._send_pieces(worker, out, full.get(worker, ()))
                 if out:
@@ -491,10 +504,18 @@ class Departures:
         return True
 
     def _keep(self, worker: int, runs: list[Run]) -> None:
-        """Fail the trees of tuples for a worker without a link; keep the untracked ones for its next link."""
+        """Fail the trees of tuples for a worker without a link; keep the untracked ones for its next link.
+
+        Where it gets none any more, these are counted.
+        """
         # A failed tree is replayed by its spout. Nobody replays what is untracked: sent nowhere, it would be gone.
         self._unsendable(runs)
         kept = [untracked for untracked in map(Run.untracked, runs) if untracked.roots]
-        if kept:
+        if worker in self.written_off:
+            # Rule: not kept. A link that never comes would clog those that emit to it, and the drain would wait for
+            # them; and without that wait nothing bounds what they emit.
+            for run in kept:
+                self.undeliverable[run.target] += len(run.roots)
+        elif kept:
             self._staying.setdefault(worker, []).extend(kept)
             self._without_link.add(worker)

@@ -12,7 +12,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -126,6 +126,12 @@ class Peering:
     def all_linked_by(self, version: int) -> bool:
         """Tell whether this version is current and every peer in it linked."""
         return version == self._version and self._all_linked()
+
+    def all_linked_but(self, gone: Collection[int]) -> bool:
+        """Tell whether all other workers that are not gone are linked."""
+        have, peers = self._links.epochs(), self._peers
+        living = set(range(self._workers)) - {self.index, *gone}
+        return all(worker in peers and have.get(worker) == peers[worker][0] for worker in living)
 
     def _dial_missing(self) -> None:
         """Dial each missing peer, with one attempt at a time."""

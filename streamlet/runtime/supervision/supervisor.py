@@ -377,8 +377,13 @@ class Supervisor:
         self._deadline = self._drained_by(now)
         # Nothing has flowed yet, so nothing is to be drained, and workers that still start could not answer.
         if not self.began:
-            return [Pause(), *self._stop(now)]
-        return [Pause(), *self._tell_long_drain(), *self._maybe_stop(now)]
+            return [self.pause, *self._stop(now)]
+        return [self.pause, *self._tell_long_drain(), *self._maybe_stop(now)]
+
+    @property
+    def pause(self) -> Pause:
+        """What workers are told while the run ends: whom they wait for no longer."""
+        return Pause([index for index, worker in self.workers.items() if worker.state is WorkerState.GONE])
 
     def _tell_long_drain(self) -> list[Instruction]:
         # After Ctrl-C the answer to it says so; and a user who has set the time knows it.

@@ -332,6 +332,8 @@ class WorkerLoop:
                 counts[self._component_of(work.run.target)] += work.run.roots[-work.left :].count(0)
         for run in self.departures.staying():
             counts[self._component_of(run.target)] += len(run.untracked().roots)
+        for target, lost in self.departures.undeliverable.items():
+            counts[self._component_of(target)] += lost
         for live in self.tasks.values():  # what their threads emitted is in no queue of a reader yet
             counts[live.plan.component] += live.run.calls.untracked
         return {component: count for component, count in counts.items() if count}
@@ -581,7 +583,8 @@ class WorkerLoop:
                     self._collect(self.tasks[spout.task_id])  # also what it emitted before it raised
         # Rule: the census begins when all links stand. A question to a worker without a link is lost, and a round that
         # gets no answer never ends: no window would grow, and no tuple time out. A spout may emit before, by its timer.
-        if travels:
+        # With a worker dead for good no round would end, and the trees are not waited for.
+        if travels and not self.departures.written_off:
             self.census.begin_if_due(now)
         return again
 
@@ -676,6 +679,13 @@ class WorkerLoop:
         self._order_bolts()
         self.census.reset()
         return self.ledgers.fail_everything()
+
+    def write_off(self, workers: Iterable[int]) -> None:
+        """Wait no longer for workers that have died: the run ends, and nobody is replaced."""
+        for worker in workers:
+            self.departures.write_off(worker)
+        self.departures.look()
+        self._order_bolts()
 
     def be_careful(self, tasks: Iterable[int], seconds: float) -> None:
         """Let these tasks, where they are here, process single tuples."""

@@ -189,6 +189,9 @@ class Whole:
 class Pause:
     """The run is ending: spouts emit no more."""
 
+    gone: Annotated[Sequence[int], _list_of(_natural)] = field(default_factory=list)
+    """Workers that are dead by now: nobody is started any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Paused:

@@ -224,7 +224,7 @@ class Worker:
             plan.secret,
             links,
             self.loop.post,
-            lambda version: self.channel.try_send(messages.Linked(version)),
+            self._linked,
             lambda peer, why: self.channel.try_send(messages.Unlinked(peer, why)),
             self._tls,
         )
@@ -390,7 +390,8 @@ class Worker:
         """Pause and report the loss. On the loop's thread."""
         # The open trees fail when the coordinator answers, which it does in every case: with `cut`, or with `lost` if
         # the peer has died. Failed at once they would all be lost ones, and the one that the peer died of with them.
-        self.loop.pause("recovering")
+        if worker not in self.loop.departures.written_off:
+            self.loop.pause("recovering")
         self.channel.try_send(messages.LinkLost(worker, epoch, version, why))
 
     def _recover(self, what: str, *lost: int) -> None:
@@ -450,9 +451,8 @@ class Worker:
                 post(lambda: self.peering.apply_book(version, book))
             case messages.Whole(version):
                 post(lambda: self._whole(version))
-            case messages.Pause():
-                # The run is ending. From now on the state says what went over the links, too.
-                post(lambda: self.loop.pause(DRAINING))
+            case messages.Pause(gone):
+                post(lambda: self._drain(gone))
             case messages.Paused(parts):
                 paused = [PausedPart(*part) for part in parts]
                 post(lambda: self.loop.pause_parts(paused))
@@ -486,6 +486,29 @@ class Worker:
         at_fault = self._component_of.get(lost.careful[0], "") if lost.careful else ""
         self.loop.ledgers.apply_crashes([*lost.roots], lost.how, at_fault)
         self._recover(f"worker {lost.worker}", lost.worker)
+        if DRAINING in self.loop.paused:
+            self._write_off([lost.worker])
+
+    def _drain(self, gone: Sequence[int]) -> None:
+        """Let nothing new begin: the run is ending. From now on the state says what went over the links, too."""
+        self.loop.pause(DRAINING)
+        self._write_off(gone)
+
+    def _write_off(self, gone: Sequence[int]) -> None:
+        self.loop.write_off(gone)
+        self._go_on_without_the_dead()
+
+    def _linked(self, version: int) -> None:
+        self.channel.try_send(messages.Linked(version))
+        self._go_on_without_the_dead()
+
+    def _go_on_without_the_dead(self) -> None:
+        """Let tuples travel once all links to the living stand."""
+        # Rule: with a worker missing a run that ends is not whole again, so nobody says it. Without this, what threads
+        # have handed over to spouts would wait for the drain's whole time, and be left.
+        dead = self.loop.departures.written_off
+        if dead and self.peering.all_linked_but(dead):
+            self.loop.recovered()
 
     def _cut(self, pair: Sequence[int], version: int) -> None:
         """Recover from a lost link between two workers, this one or others."""

@@ -202,3 +202,16 @@ def test_a_peer_that_the_book_does_not_have_yet_is_let_in(rig: Callable[[int], R
     one.peering.check_hello(Hello(DATA, RUN, 2, 1, 0))
     one.peering.apply_book(1, book(0, 2, w2=4))
     one.peering.check_hello(Hello(DATA, RUN, 2, 5, 0))
+
+
+def test_all_the_living_are_linked_where_only_the_dead_are_missing(rig: Callable[[int], Rig]) -> None:
+    """One that is neither dead nor in the book may still come."""
+    one = rig(0)
+    one.peering.apply_book(1, book(0, 1, 2))
+    one.arrives(1)
+    assert not one.peering.all_linked_but(())
+    assert one.peering.all_linked_but({2}) and not one.peering.all_linked_but({1})
+    one.peering.apply_book(2, book(0, 1))
+    assert one.peering.all_linked_by(2) and not one.peering.all_linked_but(())
+    one.peering.cut((0, 1), 3)
+    assert not one.peering.all_linked_but({2})

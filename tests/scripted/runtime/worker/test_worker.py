@@ -27,6 +27,7 @@ from streamlet.runtime.worker.messages import (
     FromWorker,
     Initialized,
     Linked,
+    Lost,
     Pause,
     Quiet,
     Ready,
@@ -283,3 +284,51 @@ def test_a_worker_whose_coordinator_hangs_up_ends_though_its_bolt_never_returns(
     assert (hang["task"], hang["call"], hang["tuple"]) == (2, "process", "[2]")
     coordinator.channel.close()
     assert coordinator.ended() == 1
+
+
+THREAD = """
+import threading
+
+from streamlet import BadEmit, Bolt, Spout, Topology
+
+class Numbers(Spout):
+    outputs = ["n"]
+
+    def initialize(self, conf, context):
+        self.handed_over = 0
+        threading.Thread(target=self.emit_on, daemon=True).start()
+
+    def emit_on(self):
+        try:
+            while True:
+                self.emit([self.handed_over])
+                self.handed_over += 1
+        except BadEmit:
+            self.log(f"handed over {self.handed_over}")
+
+    def next_tuple(self): ...
+
+class Sink(Bolt):
+    def process(self, tup): ...
+
+class T(Topology):
+    numbers = Numbers.spec()
+    sink = Sink.spec(inputs=[numbers])
+"""
+
+
+def test_what_threads_have_handed_over_is_taken_though_the_run_is_not_whole_again(
+    tmp_path: Path, plan: WorkerPlan, worker_of: Callable[[Any], Coordinator]
+) -> None:
+    """Nobody says that it is: with a worker that died before the end, or in it, it never will be."""
+    for died_first in (True, False):
+        file = tmp_path / f"thread_{died_first}_{tmp_path.name}.py"
+        file.write_text(THREAD)
+        placed = fingerprint(make_plan(load_topology(file), 2))
+        coordinator = worker_of(dataclasses.replace(plan, file=str(file), workers=2, fingerprint=placed))
+        coordinator.begin()
+        lost = Lost(1, 1, "was killed by SIGKILL")
+        for message in (lost, Pause([1])) if died_first else (Pause(), lost):
+            coordinator.channel.send(message)
+        coordinator.until(State, lambda state: state.traffic is not None and state.idle)
+        coordinator.until(Beat, lambda beat: beat.queued.get("sink", 0) > 0)

@@ -304,6 +304,17 @@ def test_ctrl_c_bounds_a_closing_that_had_more_time() -> None:
     assert supervisor.ending == "interrupted"
 
 
+def test_workers_are_told_who_is_dead_when_a_run_ends() -> None:
+    """Nobody is started any more, and what is for the dead would wait for ever. One that starts may still come."""
+    supervisor = running(4)
+    supervisor.gone(3, 1, "was killed by SIGKILL", 1.5)
+    supervisor.tick(1.9)
+    supervisor.gone(2, 1, "was killed by SIGKILL", 2.0)
+    assert supervisor.end("time", 2.0) == [Pause([2])]
+    supervisor.gone(3, 2, "was killed by SIGKILL", 2.1)
+    assert supervisor.pause == Pause([2, 3]), "for one that comes later"
+
+
 def test_a_death_before_all_is_closed_is_remembered_and_told() -> None:
     """While it closes, while the run drains, or shortly before: what its cleanup was to write is missing. Once a worker
     has said that it closed, its end is as it should be.
