@@ -45,7 +45,7 @@ from streamlet.model.spec import SPOUT
 from streamlet.runtime.supervision import instructions
 from streamlet.runtime.supervision.blame import CAREFUL_S
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
-from streamlet.runtime.tasks.in_hand import holding, writer_of
+from streamlet.runtime.tasks.in_hand import holding, with_tuple, writer_of
 from streamlet.runtime.tasks.task_stats import GAUGES, component_rows, merged
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
@@ -412,6 +412,8 @@ class RunCoordinator:
         self.pages.pop(worker, None)
         path = self.directory / f"hand-{worker}.{epoch}"
         try:
+            for former in self.directory.glob(f"hand-{worker}.*"):  # a run of months has deaths without number
+                former.unlink(missing_ok=True)
             if recreate_if_swept(self.directory):
                 logger.info("The folder of the run, %s, was swept and is made again.", self.directory)
             self.pages[worker] = make_page(str(path))
@@ -440,10 +442,14 @@ class RunCoordinator:
         if state.epoch == epoch and state.holding is not None and state.holding.values:
             self._complain(f"Worker {worker} {how}{self.supervisor.blame.in_hand_text(state.holding)}.")
 
-    def _replace_unfit(self, worker: int, epoch: int, why: str, now: float) -> None:
+    def _replace_unfit(self, worker: int, epoch: int, unfit: messages.Unfit, now: float) -> None:
         self._read_page(worker, epoch)
-        if replacing := self.supervisor.unfit(worker, epoch, why, now):
-            self._note_deadly(worker, epoch, f"was replaced because it {why}")
+        if unfit.task:
+            held = self.supervisor.workers[worker].holding
+            held = with_tuple(held, unfit.task, unfit.roots, unfit.values)
+            self.supervisor.note_in_hand(worker, epoch, held)
+        if replacing := self.supervisor.unfit(worker, epoch, unfit.why, now):
+            self._note_deadly(worker, epoch, f"was replaced because it {unfit.why}")
             self._do(replacing)
 
     def _receive(self, worker: int, epoch: int, channel: ControlChannel) -> None:
@@ -552,8 +558,8 @@ class RunCoordinator:
                 self._broken_links.append((now + DEATH_S, worker, epoch, message))
             case messages.Unlinked(peer, why):
                 supervisor.unlinked(worker, epoch, peer, why)
-            case messages.Unfit(why):
-                self._replace_unfit(worker, epoch, why, now)
+            case messages.Unfit():
+                self._replace_unfit(worker, epoch, message, now)
             case messages.Event():
                 self.observer.on_event(messages.line_of_event(message, worker, epoch))
             case messages.Complaint(text):

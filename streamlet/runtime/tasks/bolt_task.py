@@ -28,7 +28,7 @@ from streamlet.model.delivery import EPOCH_STREAMS
 from streamlet.runtime.tasks import settling
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, Pick, StreamRoutes, Work
 from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
-from streamlet.runtime.tasks.in_hand import BEGAN, CALL, COUNT, LENGTH, TASK, InHand
+from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, COUNT, LENGTH, TASK, InHand
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.user_errors import Defined, bolt_ended_run, every_tuple_failed
@@ -758,7 +758,12 @@ class BoltTask:
 
     def hand_over(self, act: Callable[[], None]) -> None:
         """Have the loop make a call of the bolt's, soon. Any thread. Raises BadEmit when the run ends."""
-        self.calls.put(partial(self.call, act), "a function of its own")
+        self.calls.put(partial(self._make_handed_over, act), "a function of its own")
+
+    def _make_handed_over(self, act: Callable[[], None]) -> None:
+        self.in_hand.note_call(self.task_id, CALLS[-1], self.clock.monotonic())
+        self.call(act)
+        self.in_hand.clear()
 
     def call(self, act: Callable[[], None]) -> None:
         """Make a call of the bolt's own; treat its error like that of a tick."""

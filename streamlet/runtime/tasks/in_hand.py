@@ -11,13 +11,13 @@ details before the task, and takes the task away before it changes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 
-from streamlet.tracking.shared_roots import each_root
+from streamlet.tracking.shared_roots import Root, each_root
 
 PAGE_BYTES = 8192
 """Size of a page: two of the kernel's. The first 128 bytes are numbers."""
@@ -79,7 +79,7 @@ class Holding:
 
 
 class InHand:
-    """The writer's side of a page. One writer at a time: the loop, or the control thread while the loop hangs."""
+    """The writer's side of a page: the loop's alone. A call that hangs may return at any moment."""
 
     def __init__(self, page: Any = None, message_of: Messages = lambda root: None) -> None:
         """Take a page, and how to name a root's message. Without: a page that nobody reads after a death."""
@@ -108,10 +108,10 @@ class InHand:
         """
         words = self.words
         words[TASK] = 0
-        roots = [*dict.fromkeys(one for one in each_root(root if isinstance(root, list) else [root]) if one)]
-        found = [(one, self._message_of(one)) for one in roots[:MOST_ROOTS]]
+        roots = roots_at_work(root if isinstance(root, list) else [root])
+        found = [(one, self._message_of(one)) for one in roots]
         messages = [(one, message_key(name), shortened(name)) for one, name in found if name is not None]
-        details: bytes = msgpack.packb([roots[:MOST_ROOTS], messages, shortened(values)])
+        details: bytes = msgpack.packb([roots, messages, shortened(values)])
         if len(details) > PAGE_BYTES - _DETAILS:
             details = msgpack.packb([roots[:1], [], shortened(values)])
         self._bytes[_DETAILS : _DETAILS + len(details)] = details
@@ -145,6 +145,18 @@ def holding(page: Any) -> Holding | None:
         return Holding(task, held.call, 1, held.began, tuple(map(int, roots)), named, str(values))
     except (ValueError, TypeError):  # it died in the middle of writing
         return held
+
+
+def roots_at_work(roots: Iterable[Root]) -> list[int]:
+    """Return the trees of a tuple, each once; not all of very many."""
+    return [*dict.fromkeys(one for one in each_root(roots) if one)][:MOST_ROOTS]
+
+
+def with_tuple(held: Holding | None, task: int, roots: Sequence[int], values: str) -> Holding:
+    """Return a look at a page with the tuple its worker named."""
+    if held is not None and (held.task, held.count, held.values) == (task, 1, values) and {*held.roots} <= {*roots}:
+        return held  # the page has the messages, too
+    return Holding(task, CALLS[0], 1, held.began if held is not None else 0.0, tuple(roots), (), values)
 
 
 def writer_of(page: Any) -> int:

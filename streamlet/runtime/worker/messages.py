@@ -313,6 +313,10 @@ class Unfit:
     """The worker asks to be replaced: a call takes too long, or its memory is used up."""
 
     why: Text
+    task: Natural = 0
+    """The task whose tuple hangs, where that is known exactly, and not only the slice that it is in."""
+    roots: Annotated[Sequence[int], _list_of(_natural)] = field(default_factory=list)
+    values: Text = ""
 
 
 @dataclass(frozen=True, slots=True)

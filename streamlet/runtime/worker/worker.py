@@ -44,7 +44,7 @@ from streamlet.runtime.links.server import LinkServer, new_socket_name
 from streamlet.runtime.links.silence import LOOK_S
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.building import WorkerContext, component_names
-from streamlet.runtime.tasks.in_hand import InHand
+from streamlet.runtime.tasks.in_hand import InHand, roots_at_work
 from streamlet.runtime.tasks.user_errors import Complaints, exited, memory_limit
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
@@ -550,12 +550,15 @@ class Worker:
     def _ask_for_replacement(self, hang: Hang, tup: Tuple | Batch | None) -> None:
         if self.plan.conf["streamlet.task.hang.action"] != "replace" or not self.initialized or self.loop.stopped:
             return
-        if hang.first and isinstance(tup, Tuple):  # named exactly: the slice may hold others that have not been begun
-            roots = [root for root, _ in tup.anchors] if tup.anchors else tup.root
-            self.in_hand.note_tuple(hang.look.task, roots, tup.values, hang.look.began)
-        # With each heartbeat: the coordinator may have been unable to do it when it was asked first. In which call, and
-        # on which tuple, stands on the page that is read with this.
-        self.channel.try_send(messages.Unfit(f"has been in one call for {hang.seconds:.0f} s"))
+        # With each heartbeat: the coordinator may have been unable to do it when it was asked first. In which call,
+        # stands on the page that is read with this.
+        unfit = messages.Unfit(f"has been in one call for {hang.seconds:.0f} s")
+        if isinstance(tup, Tuple):  # named exactly: the slice may hold others that have not been begun
+            # Rule: said here, and not written on the page, and without its message. The loop may go on at any moment
+            # and write there itself; and what a spout calls its message is for its own thread to ask.
+            roots = roots_at_work([root for root, _ in tup.anchors] if tup.anchors else [tup.root])
+            unfit = dataclasses.replace(unfit, task=hang.look.task, roots=roots, values=hang.look.held_text)
+        self.channel.try_send(unfit)
 
     def _task_name(self, task_id: int) -> str:
         return f"{self.loop.plan.tasks[task_id - 1].component} (task {task_id})"

@@ -18,8 +18,9 @@ from streamlet.base.clock import ManualClock
 from streamlet.base.log_line import LogLine
 from streamlet.model.settings import resolve
 from streamlet.runtime.links.wire import FrameWriter, pack
+from streamlet.runtime.supervision.instructions import Instruction
 from streamlet.runtime.supervision.supervisor import Limits, WorkerState
-from streamlet.runtime.tasks.in_hand import Holding
+from streamlet.runtime.tasks.in_hand import COUNT, Holding, InHand
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.worker.channel import INHERITED_KEY, ControlChannel
 from streamlet.runtime.worker.messages import (
@@ -28,6 +29,7 @@ from streamlet.runtime.worker.messages import (
     Failed,
     Initialized,
     Linked,
+    Lost,
     Ready,
     State,
     Stopped,
@@ -190,10 +192,37 @@ def test_the_tuple_that_a_replaced_worker_hung_in_is_named_at_the_end(
     record.state, record.holding = WorkerState.UP, Holding(1, "process", 1, 0.0, (7,), values="[20]")
     monkeypatch.setattr(coordinator, "_read_page", lambda *_: None)
     monkeypatch.setattr(coordinator, "_do", lambda _: None)
-    coordinator._replace_unfit(0, 1, "has been in one call for 41 s", 1.0)
+    coordinator._replace_unfit(0, 1, Unfit("has been in one call for 41 s"), 1.0)
     (told,) = coordinator.complaints
     assert told.startswith("Worker 0 was replaced because it has been in one call for 41 s") and "tuple [20]" in told
     monkeypatch.undo()
+    coordinator._clear()
+
+
+def test_a_worker_that_hangs_in_a_slice_of_many_is_replaced_for_the_one_it_names(
+    coordinator: RunCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator._do(coordinator.supervisor.begin(0.0))
+    coordinator._new_page(0, 1)
+    page = InHand(coordinator.pages[0])
+    page.note_call(1, "process", 3.0)
+    page.words[COUNT] = 64
+    coordinator.supervisor.workers[0].state = WorkerState.UP
+    done: list[Instruction] = []
+    monkeypatch.setattr(coordinator, "_do", done.extend)
+    coordinator._replace_unfit(0, 1, Unfit("has been in one call for 41 s", 1, [7], "[20]"), 1.0)
+    (lost,) = (one for one in done if isinstance(one, Lost))
+    assert lost.roots == [7] and "on the tuple [20]" in lost.how
+    monkeypatch.undo()
+    coordinator._clear()
+
+
+def test_a_worker_that_is_started_again_leaves_no_page(coordinator: RunCoordinator) -> None:
+    """A run of months has deaths without number, and its folder may lie in memory."""
+    for epoch in (1, 2, 4):
+        coordinator._new_page(0, epoch)
+    coordinator._new_page(1, 1)
+    assert sorted(path.name for path in coordinator.directory.glob("hand-*")) == ["hand-0.4", "hand-1.1"]
     coordinator._clear()
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from streamlet.model.plan import fingerprint, make_plan
 from streamlet.model.settings import resolve
+from streamlet.runtime.tasks.in_hand import holding
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.loading import load_topology
 from streamlet.runtime.worker.messages import (
@@ -38,6 +39,8 @@ from streamlet.runtime.worker.messages import (
     WorkerPlan,
     from_worker,
 )
+from streamlet.runtime.worker.page_file import make_page
+from streamlet.tracking.roots import owner_task
 from tests.patience import PATIENCE_S
 
 FILE = """
@@ -270,6 +273,23 @@ def test_a_worker_that_hangs_asks_for_its_replacement_with_each_heartbeat(
     coordinator.until(Unfit, lambda _: sum(isinstance(message, Unfit) for message in coordinator.heard) >= 3)
     told = [text for text in events(coordinator) if "has been in process of sink (task 2)" in text]
     assert len(told) == 1, "the user reads of it once"
+
+
+def test_a_hang_is_named_without_a_word_on_the_loops_page_or_a_call_of_its_spout(
+    tmp_path: Path, plan: WorkerPlan, worker_of: Callable[[Any], Coordinator]
+) -> None:
+    """The loop may go on at any moment: two threads would write one page, and call one spout."""
+    hangs = FILE.replace("def process(self, tup): ...", "def process(self, tup):\n        import time; time.sleep(1e6)")
+    asked = "def lasting_id(self, tup_id):\n        raise OSError('asked')\n\n    def caught_up(self):"
+    Path(plan.file).write_text(hangs.replace("def caught_up(self):", asked))
+    page = make_page(str(tmp_path / "page"))
+    conf = {**plan.conf, "streamlet.task.hang.secs": 0.2, "streamlet.task.hang.action": "replace"}
+    coordinator = worker_of(dataclasses.replace(plan, conf=conf, page=str(tmp_path / "page")))
+    coordinator.begin()
+    unfit = coordinator.until(Unfit, lambda _: sum(isinstance(message, Unfit) for message in coordinator.heard) >= 3)
+    assert (unfit.task, unfit.values) == (2, "[2]") and [owner_task(root) for root in unfit.roots] == [1]
+    held = holding(page)
+    assert held is not None and (held.task, held.call, held.values) == (2, "process", "")
 
 
 def test_a_worker_whose_coordinator_hangs_up_ends_though_its_bolt_never_returns(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamlet import Bolt, Tuple
-from streamlet.runtime.tasks.in_hand import PAGE_BYTES, Holding, InHand, holding, message_key, shortened
+from streamlet.runtime.tasks.in_hand import PAGE_BYTES, Holding, InHand, holding, message_key, shortened, with_tuple
 from tests.unit.runtime.tasks.bolt_rig import Rig
 
 
@@ -54,6 +54,31 @@ def test_a_call_without_a_tuple_is_named() -> None:
     assert holding(page) == Holding(2, "process_tick", 0, 5.5)
     hand.note_call(2, "some_day", 5.5)
     assert holding(page) == Holding(2, "its own call", 0, 5.5)
+
+
+def test_a_call_that_was_handed_over_is_named_while_it_runs() -> None:
+    """It may hang like any other, and no tuple is at work then."""
+    page = bytearray(PAGE_BYTES)
+    rig = Rig(Bolt())
+    rig.task.task_id = 7
+    rig.task.in_hand = InHand(page)
+    seen: list[Holding | None] = []
+    rig.task.hand_over(lambda: seen.append(holding(page)))
+    for act in rig.task.calls.take(1, emits=True):
+        act()
+    (held,) = seen
+    assert held is not None and (held.task, held.call, held.count) == (7, "its own call", 0)
+    assert holding(page) is None
+
+
+def test_a_worker_that_says_which_tuple_of_a_slice_it_hangs_in_is_believed() -> None:
+    """Unless its page names the tuple itself: that knows the messages of its spouts, too."""
+    named = Holding(3, "process", 1, 5.5, (8, 9), (), "['a']")
+    assert with_tuple(Holding(3, "process", 40, 5.5), 3, [8, 9], "['a']") == named
+    assert with_tuple(Holding(3, "process", 1, 5.5, (1,), (), "['b']"), 3, [8, 9], "['a']") == named
+    page = Holding(3, "process", 1, 5.5, (8,), ((8, b"k", "m"),), "['a']")
+    assert with_tuple(page, 3, [8, 9], "['a']") is page
+    assert with_tuple(None, 3, [8, 9], "['a']") == Holding(3, "process", 1, 0.0, (8, 9), (), "['a']")
 
 
 def test_a_page_that_was_left_half_written_is_read_all_the_same() -> None:

@@ -35,7 +35,7 @@ GOOD: list[dict[str, Any]] = [
         "idle": True,
         "quiet": 1,
     },
-    {"t": "unfit", "why": "has been in process"},
+    {"t": "unfit", "why": "has been in process", "task": 2, "roots": [7 << 48], "values": "[1]"},
     {
         "t": "event",
         "level": "info",
