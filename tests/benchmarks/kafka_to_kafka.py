@@ -1,4 +1,4 @@
-"""From topic to topic: KafkaSpout to KafkaBolt against a loop over confluent-kafka and Bytewax, in one interleaved run.
+"""From topic to topic: KafkaSpout to KafkaBolt against a loop, Bytewax and Quix Streams, in one interleaved run.
 
     python -m tests.benchmarks.kafka_to_kafka [--lines 500000] [--rounds 3]
 
@@ -113,6 +113,7 @@ def main() -> None:
             "streamlet by batch, exactly once, 1 worker": lambda: rig.streamlet(1, EXACTLY, BENCHMARK_BY_BATCH="1"),
             "streamlet by batch, exactly once, 2 workers": lambda: rig.streamlet(2, EXACTLY, BENCHMARK_BY_BATCH="1"),
             "bytewax, 1 worker": lambda: rig.run("-m", "bytewax.run", bytewax),
+            "quix streams, 1 process": lambda: rig.run(str(HERE / "rivals" / "quix_kafka_to_kafka.py")),
             "confluent-kafka loop": lambda: rig.run(str(HERE / "rivals" / "loop_kafka_to_kafka.py")),
         }
         rates: dict[str, list[float]] = {name: [] for name in systems if options.only in name}
@@ -132,12 +133,12 @@ def report(rates: dict[str, list[float]], cpu_us: dict[str, list[float]]) -> Non
         print(f"{name:44} {middle[name]:10,.0f} /s  {statistics.median(cpu_us[name]):5.1f} us   {rounds}")
     print()
     for name in rates:
-        for rival in ("bytewax, 1 worker", "confluent-kafka loop"):
+        for rival in ("bytewax, 1 worker", "quix streams, 1 process", "confluent-kafka loop"):
             if name.startswith("streamlet") and rival in middle:
-                print(f"{name:44} : {rival:22} {middle[name] / middle[rival]:.2f} x")
+                print(f"{name:44} : {rival:24} {middle[name] / middle[rival]:.2f} x")
         same = name.replace(", exactly once", "")
         if same != name and same in middle:
-            print(f"{name:44} : {'at least once':22} {middle[name] / middle[same]:.2f} x")
+            print(f"{name:44} : {'at least once':24} {middle[name] / middle[same]:.2f} x")
 
 
 if __name__ == "__main__":
