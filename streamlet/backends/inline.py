@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import random
 import sys
 import threading
@@ -23,7 +24,7 @@ from streamlet.components.batch import Batch
 from streamlet.components.tuples import Tuple
 from streamlet.model.plan import make_plan
 from streamlet.runtime.links.links import NoLinks
-from streamlet.runtime.supervision.supervisor import IDLE_DRAIN_S, drain_needed_s
+from streamlet.runtime.supervision.supervisor import IDLE_DRAIN_S, KEPT_S, drain_needed_s
 from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.user_errors import Complaints, exited
@@ -96,7 +97,7 @@ class InlineBackend:
                 loop.ledgers.retires = True
                 reason = self._turn_until_over(loop, request, observer, stop)
                 reason, drained = self._drain(loop, request.conf, reason, stop)
-                left = loop.left_over(settled=True)
+                left = loop.left_over(settled=True, ticks=True)
                 clean = True
             except StreamletError as error:
                 loop.finish_open_trees()
@@ -146,6 +147,7 @@ class InlineBackend:
         patient = timeout_s is None and reason == "caught_up"
         limit_s = IDLE_DRAIN_S if patient else self._drain_s(loop, conf)
         deadline, processed = self._clock.monotonic() + limit_s, 0
+        kept_since = math.inf
         while True:
             sleep_s = loop.turn()
             if sleep_s > 0 and loop.idle and not loop.ledgers.pending():
@@ -154,6 +156,10 @@ class InlineBackend:
                 loop.be_quiet(loop.quiet + 1)
                 continue
             now, before, processed = self._clock.monotonic(), processed, loop.processed()
+            kept_since = min(kept_since, now) if loop.idle else math.inf
+            if now - kept_since >= KEPT_S:  # as `Supervisor._tick_for_kept`
+                kept_since = now
+                loop.tick_now()
             if stop.asked and reason != "interrupted":  # no more time than after any Ctrl-C (`Supervisor._shorten_end`)
                 reason, patient = "interrupted", False
                 deadline = min(deadline, now + self._drain_s(loop, conf))

@@ -59,7 +59,7 @@ class Batch:
         self.edges = edges or [0] * len(rows)
         self.root = root
         self.children = 0
-        self.anchors = None
+        self.anchors: Sequence[tuple[int, int]] | None = None
         self.state = OPEN
         self.kind = kind
         self._tuples: list[Tuple] | None = None

@@ -86,6 +86,9 @@ class BatchingBolt(Bolt):
             self._ticks = 0
             self.process_batches()
 
+    def expect_last_tick(self) -> None:
+        self._ticks = self.ticks_between_batches  # the others do not come
+
     def process_batches(self) -> None:
         """Process all batches now. Raises BatchFailed of the last that failed, after all of them."""
         batches, self._batches = self._batches, {}

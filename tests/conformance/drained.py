@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streamlet import Bolt, ReliableSpout, Topology, TopologyContext, Tuple
+from streamlet import BatchingBolt, Bolt, ReliableSpout, Topology, TopologyContext, Tuple
 
 
 def note(folder: str, name: str, line: object) -> None:
@@ -93,3 +93,22 @@ class Failed(Topology):
     numbers = Fails.spec()
     ticked = Counts.spec(inputs=[numbers], config={"topology.tick.tuple.freq.secs": 3600.0})
     kept = Counts.spec(inputs=[numbers])
+
+
+class Collects(BatchingBolt):
+    """Keeps its tuples open until the second of two ticks that are far away."""
+
+    ticks_between_batches = 2
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.folder = conf["drained.results"]
+
+    def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+        for tup in tups:
+            note(self.folder, "done", tup.values[0])
+
+
+class Collected(Topology):
+    config = {"drained.results": "", "topology.max.spout.pending": 50, "topology.message.timeout.secs": 60}
+    numbers = Numbers.spec()
+    collects = Collects.spec(inputs=[numbers], config={"topology.tick.tuple.freq.secs": 3600.0})

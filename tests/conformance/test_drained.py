@@ -73,6 +73,20 @@ def test_a_run_that_a_spout_ends_by_an_error_drains_first(backend: str, tmp_path
     assert (result.reason, result.status.state, result.status.pending) == ("failed", "ended", 0)
 
 
+@pytest.mark.parametrize("cut_short", [False, True])
+@pytest.mark.parametrize("backend", ["inline", "processes", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_stop_does_what_a_bolt_keeps_until_a_tick(backend: str, cut_short: bool, tmp_path: Path) -> None:
+    """With time to drain, a tick comes early; without it, the last tick's acks reach the spout before it commits."""
+    topology = load_topology(FILE, "Collected")
+    settings = {"drained.results": str(tmp_path), "streamlet.drain.timeout.secs": 0.2 if cut_short else 30.0}
+    conf = resolve(topology.config, settings)
+    request = RunRequest(topology, conf, file=FILE, attribute="Collected", workers=1 if cut_short else 2, seconds=1.0)
+    result = backend_named(backend).run(request, Watcher(), Stop())
+    assert result.drained is not cut_short and result.status.pending == 0
+    emitted, done = lines(tmp_path, "emitted"), lines(tmp_path, "done")
+    assert len(emitted) == 50 and Counter(done) == Counter(lines(tmp_path, "acked")) == Counter(emitted)
+
+
 @pytest.mark.parametrize("backend", ["inline", "processes", pytest.param("spark", marks=pytest.mark.spark)])
 def test_a_run_that_has_caught_up_has_done_what_nobody_tracks(backend: str, tmp_path: Path) -> None:
     """Workers in a chain: one that was idle when the end was near has more to do when the one before it is."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamlet.runtime.worker.messages import Book, Close, Cut, Lost, Pause, Quiet, Whole
+from streamlet.runtime.worker.messages import Book, Close, Cut, Lost, Pause, Quiet, TickNow, Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,5 +52,5 @@ class TellUser:
     epoch: int = 0
 
 
-ToWorkers = Book | Whole | Pause | Quiet | Lost | Cut | Close
+ToWorkers = Book | Whole | Pause | TickNow | Quiet | Lost | Cut | Close
 Instruction = Start | Kill | Replaced | GiveUp | TellUser | ToWorkers

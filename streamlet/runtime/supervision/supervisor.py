@@ -37,7 +37,7 @@ from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill
 from streamlet.runtime.supervision.link_watch import LinkWatch
 from streamlet.runtime.supervision.worker_states import WaitNotice, WorkerRecord, WorkerState
 from streamlet.runtime.tasks.in_hand import Holding
-from streamlet.runtime.worker.messages import Book, Close, Cut, Lost, Pause, Quiet, Whole
+from streamlet.runtime.worker.messages import Book, Close, Cut, Lost, Pause, Quiet, TickNow, Whole
 
 RESTART_REMEDY = "look at what its components do just before, or raise streamlet.worker.restarts.max."
 
@@ -61,6 +61,9 @@ LONGER, LONGER_S = 1.5, 2.0
 
 IDLE_DRAIN_S = 30.0
 """Seconds without a processed tuple that end the drain of a run that has caught up, unless a setting says otherwise."""
+
+KEPT_S = 1.0
+"""Seconds that a drain waits for open trees alone before bolts tick for what they keep, and between two such ticks."""
 
 STANDS_S = 3.0
 """Seconds of a drain without a processed tuple before the user reads whom it waits for."""
@@ -163,6 +166,8 @@ class Supervisor:
         """Workers to announce as replaced when the run is whole again."""
         self._quiet = 0
         self._quiet_steps = quiet_steps
+        self._kept_since_s: float | None = None
+        """Since when a drain waits for open trees alone, or had bolts tick for them."""
         self._stopping = False
         self._backoff = Backoff(initial=0.1, maximum=5.0, jitter=0.0)
 
@@ -471,6 +476,7 @@ class Supervisor:
         if self._stopping:
             return out if now < self._deadline else [*out, *self._kill_unstopped(now)]
         out += [*self._links.tick(now), *self._tell_waiting(now), *self._tell_standing_drain(now)]
+        out += self._tick_for_kept(now)
         for index, worker in self.workers.items():
             if worker.state is WorkerState.GONE:
                 if worker.restart_at is not None and now >= worker.restart_at:
@@ -593,6 +599,9 @@ class Supervisor:
                 return []
         for worker in self.workers.values():
             worker.state = WorkerState.UP
+            # Rule: an end counts that is reported after this. Trees failed as lost meanwhile, and a spout that had
+            # caught up has them to replay; each worker reports again now.
+            worker.caught_up = False
         self.whole = self.began = True
         replaced = [Replaced(index, self.workers[index].epoch) for index in sorted(self._replaced)]
         self._replaced.clear()
@@ -617,6 +626,21 @@ class Supervisor:
             return [Quiet(self._quiet)]
         self.drained = not missing and all(w.done for w in up.values())
         return self._stop(now, settled=True)
+
+    def _tick_for_kept(self, now: float) -> list[Instruction]:
+        """Have bolts tick when a drain waits for open trees alone."""
+        # Rule: a bolt that collects tuples until its tick would keep each drain that is shorter than its period from
+        # its end. Not at once: a bolt that waits for an answer from elsewhere has open trees as well.
+        workers = self.workers.values()
+        idle = all(worker.state is WorkerState.UP and worker.idle for worker in workers)
+        if self.ending is None or not idle or all(worker.drained for worker in workers):
+            self._kept_since_s = None
+        elif self._kept_since_s is None:
+            self._kept_since_s = now
+        elif now - self._kept_since_s >= KEPT_S and not self._on_its_way(self.workers):
+            self._kept_since_s = now
+            return [TickNow()]
+        return []
 
     @staticmethod
     def _on_its_way(up: Mapping[int, WorkerRecord]) -> bool:

@@ -127,6 +127,8 @@ class BoltTask:
         self.answered_for: dict[Batch, None] = {}
         """Batches kept by a bolt that ``answers_for_held``: their trees count as queued."""
         self._resting = set() if resting is None else resting
+        self.ended_run = False
+        """Its error ends the run (``exit_on_exception``): nothing of the bolt is called any more."""
         self._current: Tuple | Batch | None = None
         self._by_batch = bolt.takes_batches()
         self._commits = bolt.commits_epochs
@@ -597,41 +599,44 @@ class BoltTask:
         last = delta = 0
         otherwise = 0  # ended in another way than by the ack below
         tup: Tuple | None = None
-        for root, edge, values in islice(work.rows, size):
-            # A tuple nobody kept is filled again: that is twice as fast as making one, for every tuple there is.
-            if tup is None:
-                tup = self._current = make(values, component, stream, source, root, edge)
-            else:
-                tup.values = values
-                tup.root = root
-                tup.edge = edge
-                tup.children = 0
-            try:
-                process(tup)
-            except BaseException as error:
-                if not hurts_one_tuple(error):
-                    raise
-                self._raised(error, tup)
-                otherwise += 1
-                tup = None
-                continue
-            if tup.state:
-                otherwise += 1
-                tup = None
-                continue
-            # Deltas of one root are joined before they go into the dictionary: runs often hold many tuples of one tree.
-            if root == last:
-                delta ^= edge ^ tup.children
-            else:
-                if last:
-                    acks[last] = acks.get(last, 0) ^ delta
-                last = root
-                delta = edge ^ tup.children
-            if getrefcount(tup) != UNKEPT:
-                tup.state = ACKED
-                tup = None
-        if last:
-            acks[last] = acks.get(last, 0) ^ delta
+        try:
+            for root, edge, values in islice(work.rows, size):
+                # A tuple nobody kept is filled again: that is twice as fast as making one, for every tuple there is.
+                if tup is None:
+                    tup = self._current = make(values, component, stream, source, root, edge)
+                else:
+                    tup.values = values
+                    tup.root = root
+                    tup.edge = edge
+                    tup.children = 0
+                try:
+                    process(tup)
+                except BaseException as error:
+                    if not hurts_one_tuple(error):
+                        raise
+                    self._raised(error, tup)
+                    otherwise += 1
+                    tup = None
+                    continue
+                if tup.state:
+                    otherwise += 1
+                    tup = None
+                    continue
+                # Deltas of one root are joined before they go into the dictionary: runs often hold many tuples of one
+                # tree.
+                if root == last:
+                    delta ^= edge ^ tup.children
+                else:
+                    if last:
+                        acks[last] = acks.get(last, 0) ^ delta
+                    last = root
+                    delta = edge ^ tup.children
+                if getrefcount(tup) != UNKEPT:
+                    tup.state = ACKED
+                    tup = None
+        finally:  # also where an error ends the run: what was done before it is done
+            if last:
+                acks[last] = acks.get(last, 0) ^ delta
         self.stats.acked += min(size, work.left) - otherwise
 
     def _process_slice_by_hand(self, work: Work, size: int) -> None:
@@ -767,6 +772,8 @@ class BoltTask:
 
     def call(self, act: Callable[[], None]) -> None:
         """Make a call of the bolt's own; treat its error like that of a tick."""
+        if self.ended_run:
+            return
         try:
             act()
         except BaseException as error:
@@ -790,8 +797,12 @@ class BoltTask:
         """Note whether the bolt wants no tuples for now. The loop looks at it after each call of the bolt."""
         (self._resting.add if rests else self._resting.discard)(self.task_id)
 
-    def tick(self, period_s: float) -> None:
-        """Give the bolt its tick. It anchors emitted tuples to nothing."""
+    def tick(self, period_s: float, last: bool = False) -> None:
+        """Give the bolt its tick. It anchors emitted tuples to nothing. ``last``: there may come no more."""
+        if self.ended_run:
+            return
+        if last:
+            self.bolt.expect_last_tick()
         try:
             self.bolt.process_tick(tick_tuple(period_s))
             self.stats.tick_failed = 0
@@ -809,6 +820,10 @@ class BoltTask:
 
     def _end_run(self, error: BaseException, called: Callable[..., Any]) -> None:
         if self.bolt.exit_on_exception:
+            # Rule: its error is the last that happens to such a bolt. It is given nothing more while the worker waits
+            # for the acks of others: it may have been set to write nothing after what failed.
+            self.ended_run = True
+            self.rest(True)
             raise bolt_ended_run(self.emitter.component, error, called) from error
 
 

@@ -36,7 +36,7 @@ def ack(batch: Batch, acks: dict[Root, int]) -> int:
     if batch.state != OPEN:
         return 0
     tuples = batch.tuples if batch.multi else batch.made
-    batch.state = ACKED  # of tuples, too, that are made later
+    _close(batch, ACKED)
     if tuples is not None:
         return sum(ack_tuple(tup, acks) for tup in tuples)
     roots, edges = batch.roots, batch.edges
@@ -79,11 +79,18 @@ def ack_tuple(tup: Tuple, acks: dict[Root, int]) -> bool:
     """XOR what a tuple leaves of its trees into ``acks``; False if it was acked or failed before."""
     if tup.state != OPEN:
         return False
-    tup.state = ACKED
-    for root, left in _left_of(tup):
+    left_of = _left_of(tup)
+    _close(tup, ACKED)
+    for root, left in left_of:
         acks[root] = acks.get(root, 0) ^ left
-    tup.anchors = ()  # sends a later emit with this anchor to the slow path, which refuses it
     return True
+
+
+def _close(given: Tuple | Batch, state: int) -> None:
+    given.state = state  # of a batch's tuples, too, that are made later
+    # Rule: what is acked or failed has anchors, if only none. That sends an emit for it to the slow way, which refuses
+    # it: an edge given now would reach no tree, or keep a set of them open for good.
+    given.anchors = ()
 
 
 def _left_of(tup: Tuple) -> list[tuple[Root, int]]:
@@ -114,7 +121,7 @@ def fail(batch: Batch, acks: dict[Root, int], fails: list[int]) -> int:
     if batch.state != OPEN:
         return 0
     tuples = batch.tuples if batch.multi else batch.made
-    batch.state = FAILED
+    _close(batch, FAILED)
     if tuples is not None:
         return sum(fail_tuple(tup, acks, fails) for tup in tuples)
     drop(zip(batch.roots, batch.edges, strict=True), acks, fails)
@@ -125,9 +132,9 @@ def fail_tuple(tup: Tuple, acks: dict[Root, int], fails: list[int]) -> bool:
     """Add a tuple's trees to ``fails``; False if it was acked or failed before."""
     if tup.state != OPEN:
         return False
-    tup.state = FAILED
-    drop(_left_of(tup), acks, fails)
-    tup.anchors = ()
+    left = _left_of(tup)
+    _close(tup, FAILED)
+    drop(left, acks, fails)
     return True
 
 

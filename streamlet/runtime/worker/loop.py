@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import selectors
 from collections import Counter, deque
@@ -85,7 +86,10 @@ LEAVING = "tuples wait to leave"
 """The reason of the pause while tuples stay until another worker has room (``Departures``)."""
 
 FINISH_S = 2.0
-"""Seconds for open trees to be acked after a spout has stopped the run."""
+"""Seconds for open trees to be acked after an error has ended the worker."""
+
+FINISH_STILL_S = 0.5
+"""Seconds without one that is acked after which nothing more is waited for."""
 
 Trace = Callable[[Run], None]
 
@@ -305,10 +309,16 @@ class WorkerLoop:
         # What a bolt keeps until its next tick is in no queue and, acked, in no tree.
         for live in self.tasks.values():
             if step <= len(self._ticking) and live.plan.component in self._ticking[step - 1]:
-                self.tick(live, live.conf[TICK_PERIOD])
+                self.tick(live, live.conf[TICK_PERIOD], last=True)
         self.quiet = step
         if step == self.quiet_steps:
             self._refuse_calls(BoltTask, "after everything had been worked off and the run closes. It was not taken.")
+
+    def tick_now(self) -> None:
+        """Give bolts their tick early, unless they have had their last."""
+        for live in self.tasks.values():
+            if live.plan.component in chain.from_iterable(self._ticking):
+                self.tick(live, live.conf[TICK_PERIOD], last=True)
 
     @property
     def idle(self) -> bool:
@@ -338,20 +348,25 @@ class WorkerLoop:
             counts[live.plan.component] += live.run.calls.untracked
         return {component: count for component, count in counts.items() if count}
 
-    def left_over(self, settled: bool) -> dict[str, int]:
+    def left_over(self, settled: bool, ticks: bool) -> dict[str, int]:
         """Read frames still under way, without processing them; count untracked tuples, by bolt.
 
-        Not ``settled``: other workers may have sent something. A tracked tuple is known to the ledger of its spout.
+        Not ``settled``: other workers may have sent something. ``ticks``: bolts get the last ticks that they have not
+        had. A tracked tuple is known to the ledger of its spout.
         """
-        for step in range(self.quiet, self.quiet_steps):
+        for step in range(self.quiet, self.quiet_steps if ticks else 0):
             self.be_quiet(step + 1)  # what a bolt keeps until its next tick is counted, too
         self._make_last_calls()
         for live in self.tasks.values():
             self._collect(live)
+        # Rule: what a last tick or call has acked is known to its spout before that commits. The work is done; left
+        # unsettled, the next run would do it again after each drain that was cut short.
+        self.ledgers.settle()
         self._flush()
         if not settled:
             self.links.finish(FINISH_LINKS_S)
             self._receive()
+            self.ledgers.settle()
         return self.untracked_waiting()
 
     def _make_last_calls(self) -> None:
@@ -709,19 +724,24 @@ class WorkerLoop:
         if not self.activated:
             return
         self.pause("failed")
-        deadline = self.clock.monotonic() + FINISH_S
-        while self.ledgers.pending() and not self.stopped and self.clock.monotonic() < deadline:
+        self._order_bolts()  # the one that ended the run is given nothing more
+        now, left = self.clock.monotonic(), math.inf
+        deadline = still = now + FINISH_S
+        while (pending := self.ledgers.pending()) and not self.stopped and now < min(deadline, still):
+            if pending != left:
+                left, still = pending, now + FINISH_STILL_S
             with contextlib.suppress(Exception):  # the spout may raise at each turn: its first reason counts
                 self.turn(0.01)
+            now = self.clock.monotonic()
 
     # -- timers ----------------------------------------------------------------------------------------------
 
-    def tick(self, live: LiveTask, period_s: float) -> None:
-        """Give a bolt its tick, and send the tuples it emits."""
+    def tick(self, live: LiveTask, period_s: float, last: bool = False) -> None:
+        """Give a bolt its tick, and send the tuples it emits. ``last``: there may come no more."""
         assert isinstance(live.run, BoltTask)
         if live.plan.component not in chain.from_iterable(self._ticking[: self.quiet]):
             self.shared.in_hand.note_call(live.plan.task_id, "process_tick", self.clock.monotonic())
-            live.run.tick(period_s)
+            live.run.tick(period_s, last)
             self.shared.in_hand.clear()
             self._collect(live)
 

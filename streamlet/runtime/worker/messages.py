@@ -208,6 +208,11 @@ class Quiet:
 
 
 @dataclass(frozen=True, slots=True)
+class TickNow:
+    """A drain waits for open trees alone: a tick for each bolt that gets ticks and is not quiet."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """A worker is gone, and what it had in hand."""
 
@@ -375,7 +380,7 @@ class Stopped:
     """The tracebacks of ``errors``."""
 
 
-FromCoordinator = WorkerPlan | Book | Whole | Pause | Paused | Quiet | Lost | Cut | Close
+FromCoordinator = WorkerPlan | Book | Whole | Pause | Paused | TickNow | Quiet | Lost | Cut | Close
 FromWorker = (
     Ready | Initialized | Linked | Unlinked | Beat | State | Unfit | Event | Complaint | LinkLost | Failed | Stopped
 )
@@ -387,6 +392,7 @@ FROM_COORDINATOR: Mapping[str, type[FromCoordinator]] = {
     "whole": Whole,
     "pause": Pause,
     "paused": Paused,
+    "tick_now": TickNow,
     "quiet": Quiet,
     "lost": Lost,
     "cut": Cut,

@@ -331,7 +331,7 @@ class Worker:
 
     def _close(self) -> int:
         try:
-            left = self.loop.left_over(self.settled)
+            left = self.loop.left_over(self.settled, ticks=self.clean)
         except StreamletError as error:
             # Rule: an error of a last tick (exit_on_exception) keeps nobody from closing: what the others have is
             # written, and spouts commit.
@@ -456,6 +456,8 @@ class Worker:
             case messages.Paused(parts):
                 paused = [PausedPart(*part) for part in parts]
                 post(lambda: self.loop.pause_parts(paused))
+            case messages.TickNow():
+                post(self.loop.tick_now)
             case messages.Quiet(step):
                 post(lambda: self.loop.be_quiet(step))
             case messages.Lost() as lost:

@@ -66,12 +66,15 @@ class Sink(Bolt):
 
     def process(self, tup): ...
 
+    def process_tick(self, tup):
+        self.log("ticked")
+
     def cleanup(self):
         self.log("cleaned up")
 
 class T(Topology):
     numbers = Numbers.spec()
-    sink = Sink.spec(inputs=[numbers])
+    sink = Sink.spec(inputs=[numbers], config={"topology.tick.tuple.freq.secs": 3600})
 """
 
 
@@ -196,16 +199,18 @@ def test_a_worker_runs_drains_and_closes_as_it_is_told(
     assert coordinator.until(Stopped) == Stopped([], {})
     last = [message for message in coordinator.heard if isinstance(message, Beat)][-1]
     assert [snapshot["acked"] for snapshot in last.tasks.values()] == [3, 3]
-    assert events(coordinator) == ["epoch 1 in the plan", "cleaned up"]
+    assert events(coordinator) == ["epoch 1 in the plan", "ticked", "cleaned up"]
     assert coordinator.ended() == 0
 
 
-def test_a_stop_that_is_not_clean_calls_no_cleanup(plan: WorkerPlan, worker_of: Callable[[Any], Coordinator]) -> None:
+def test_a_stop_that_is_not_clean_calls_no_cleanup_and_gives_no_tick(
+    plan: WorkerPlan, worker_of: Callable[[Any], Coordinator]
+) -> None:
     coordinator = worker_of(plan)
     coordinator.begin()
     coordinator.channel.send(Close(clean=False))
     coordinator.until(Stopped)
-    assert "cleaned up" not in events(coordinator) and coordinator.ended() == 0
+    assert events(coordinator) == ["epoch 1 in no place"] and coordinator.ended() == 0
 
 
 def test_another_topology_in_the_file_than_the_coordinators_is_refused(

@@ -11,7 +11,7 @@ from streamlet.base.clock import AwakeClock, ManualClock
 from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill, TellUser
 from streamlet.runtime.supervision.supervisor import Limits
 from streamlet.runtime.tasks.in_hand import Holding
-from streamlet.runtime.worker.messages import Close, Pause, Quiet
+from streamlet.runtime.worker.messages import Close, Pause, Quiet, TickNow
 from tests.unit.runtime.supervision.supervision_rig import (
     ADDRESS,
     QUIET,
@@ -369,6 +369,37 @@ def test_a_death_during_the_drain_ends_the_run_undrained_once_the_others_queues_
     assert supervisor.tick(6.0) == []
     assert not supervisor.drained
     assert "was killed by SIGKILL before it was to close" in supervisor.unclosed[1]
+
+
+def test_a_drain_that_waits_for_open_trees_alone_has_bolts_tick_each_second() -> None:
+    """A bolt that collects until its tick keeps them open; so does one that waits for an answer from elsewhere."""
+    supervisor = running(2)
+    supervisor.end("interrupted", 2.0)
+
+    def say(now: float, drained: bool, idle: bool = True) -> None:
+        supervisor.state(0, 1, drained, False, now, traffic=QUIET, idle=idle)
+        supervisor.state(1, 1, True, False, now, traffic=QUIET)
+
+    say(2.0, drained=False, idle=False)
+    assert supervisor.tick(2.9) == []
+    say(3.0, drained=False)
+    ticks = {now: TickNow() in supervisor.tick(now) for now in (3.0, 3.9, 4.0, 4.5, 5.0)}
+    assert ticks == {3.0: False, 3.9: False, 4.0: True, 4.5: False, 5.0: True}
+    say(5.1, drained=False, idle=False)
+    assert TickNow() not in supervisor.tick(5.9), "what the tick led to is worked off"
+
+
+def test_a_spout_is_at_its_end_by_what_it_says_after_the_run_is_whole_again() -> None:
+    """Trees failed as lost in between, and are to be replayed."""
+    supervisor = running(3, frozenset({0, 1}))
+    supervisor.state(0, 1, drained=True, caught_up=True, now=2.0)
+    supervisor.gone(2, 1, "died", 3.0)
+    assert supervisor.tick(4.0)
+    bring_up(supervisor, range(2, 3), 5.0)
+    assert supervisor.whole
+    assert supervisor.state(1, 1, drained=True, caught_up=True, now=6.0) == []
+    supervisor.state(0, 1, drained=True, caught_up=True, now=7.0)
+    assert supervisor.ending == "caught_up"
 
 
 def test_bolts_with_ticks_become_quiet_one_depth_after_the_other() -> None:

@@ -18,7 +18,13 @@ DOWN = 9
 class Rig:
     """A bolt task between a scripted source and what it emits, with the tree values an acker would have."""
 
-    def __init__(self, bolt: Bolt, streams: tuple[Stream, ...] = (Stream(["v"]),), readers: int = 1) -> None:
+    def __init__(
+        self,
+        bolt: Bolt,
+        streams: tuple[Stream, ...] = (Stream(["v"]),),
+        readers: int = 1,
+        resting: set[int] | None = None,
+    ) -> None:
         self.clock = ManualClock()
         self.acks: dict[int, int] = {}
         self.fails: list[int] = []
@@ -40,6 +46,7 @@ class Rig:
             {5: "source"},
             self.clock,
             self._report,
+            resting=resting,
         )
         self.task._size = SLICE  # of a bolt that has shown to be fast
         self.trees: dict[int, int] = {}

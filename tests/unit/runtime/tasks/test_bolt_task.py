@@ -392,6 +392,27 @@ def test_a_call_of_the_bolts_own_that_raises_ends_the_run_only_with_exit_on_exce
         rig.task.call(lambda: 1 / 0)  # type: ignore[arg-type,return-value]
 
 
+def test_the_error_of_a_bolt_that_ends_the_run_is_the_last_that_happens_to_it() -> None:
+    """It may write nothing after what failed; and what it had done before is done."""
+    calls: list[Any] = []
+
+    def process(self: Any, tup: Tuple) -> None:
+        calls.append(tup.values[0])
+        if tup.values[0] == "bad":
+            raise ValueError("down")
+
+    made = bolt(process, exit_on_exception=True)
+    made.process_tick = lambda tup: calls.append("tick")  # type: ignore[method-assign]
+    resting: set[int] = set()
+    rig = Rig(made, resting=resting)
+    with pytest.raises(ComponentFailed, match="exit_on_exception"):
+        rig.run((2, ["a"]), (4, ["b"]), (6, ["bad"]), (8, ["c"]))
+    assert rig.open_trees([]).keys() == {6, 8} and rig.fails == [6]
+    rig.task.tick(1.0)
+    rig.task.call(lambda: calls.append("call"))
+    assert calls == ["a", "b", "bad"] and resting == {rig.task.task_id}
+
+
 def test_a_cancelled_coroutine_fails_its_tuple_alone() -> None:
     """asyncio's CancelledError is no Exception; it ended the worker."""
 

@@ -351,6 +351,36 @@ def test_whatever_is_acked_twice_counts_once(auto_ack: bool) -> None:
         bolt.emit(["x"], anchors=bolt.batch)
 
 
+@pytest.mark.parametrize("settle", ["ack", "fail", "dead_letter"])
+@pytest.mark.parametrize("emit", [("emit", ["x"]), ("emit_many", [["x"]]), ("emit_columns", ["x"])])
+@pytest.mark.parametrize("untracked", [False, True])
+def test_nothing_is_emitted_for_a_batch_that_the_same_call_has_settled(
+    settle: str, emit: tuple[str, Any], untracked: bool
+) -> None:
+    """An edge that is given then reaches no tree: one would be done too early, or a set never."""
+
+    class SettlesFirst(Bolt):
+        outputs = ["v"]
+
+        def process_batch(self, batch: Batch) -> None:
+            getattr(self, settle)(batch, *(["why"] if settle == "dead_letter" else []))
+            getattr(self, emit[0])(emit[1])
+
+    acker, box = Acker(), Outbox(1, 9, "default")
+    task = acker.task(SettlesFirst(), [box], Grouping.SHUFFLE, 1)
+    acker.trees.update({2: 11, 4: 22})
+    roots = [0, 0] if untracked else [2, 4]
+    if untracked and settle == "dead_letter":
+        return  # refused for another reason
+    task.execute(Work(Run(1, 5, "default", False, roots, [11, 22], [["1"], ["2"]])), 1e9)
+    acker.settle()
+    if untracked:
+        assert box.take() and task.stats.errors == 0, "no tree waits for it"
+    else:
+        assert not box.take() and task.stats.errors == 1
+        assert acker.open() == set() and acker.failed == (set() if settle == "ack" else {2, 4})
+
+
 def test_a_batch_is_an_anchor_where_nothing_is_anchored_by_itself() -> None:
     class Unanchored(Bolt):
         auto_anchor = False

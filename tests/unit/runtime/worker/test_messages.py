@@ -28,6 +28,7 @@ from streamlet.runtime.worker.messages import (
     Ready,
     State,
     Stopped,
+    TickNow,
     Unfit,
     Unlinked,
     Whole,
@@ -90,6 +91,7 @@ DOWN: list[tuple[FromCoordinator, str]] = [
     ),
     (Cut([0, 1], 8), "83a174a3637574a470616972920001a776657273696f6e08"),
     (Paused([["lines", "clicks", 3]]), "82a174a6706175736564a570617274739193a56c696e6573a6636c69636b7303"),
+    (TickNow(), "81a174a87469636b5f6e6f77"),
     (Quiet(1), "82a174a57175696574a47374657001"),
     (Close(True), "83a174a473746f70a5636c65616ec3a7736574746c6564c2"),
 ]
