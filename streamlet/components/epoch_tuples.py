@@ -42,16 +42,18 @@ class EndOfEpoch:
     member: str
     instance: str | None
     rows: Sequence[StoredRow]
+    cluster: str | None = None
+    """The id of the Kafka cluster that the offsets are of; None: its brokers name none."""
 
     def told(self) -> list[Any]:
         """Return it as a value of a tuple."""
-        return [self.group, self.generation, self.member, self.instance, [[*row] for row in self.rows]]
+        return [self.group, self.generation, self.member, self.instance, [[*row] for row in self.rows], self.cluster]
 
     @classmethod
     def of(cls, told: Sequence[Any]) -> EndOfEpoch:
         """Read what ``told`` gave."""
-        group, generation, member, instance, rows = told
-        return cls(group, generation, member, instance, [tuple(row) for row in rows])
+        group, generation, member, instance, rows, cluster = told
+        return cls(group, generation, member, instance, [tuple(row) for row in rows], cluster)
 
 
 class LetterRow(NamedTuple):

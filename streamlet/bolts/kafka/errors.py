@@ -96,6 +96,18 @@ class TransactionsRefused(StreamletError):
     """Kafka does not let the bolt write in transactions."""
 
 
+class TwoClusters(StreamletError):
+    """Spouts read one cluster, and the bolt writes to another."""
+
+    def __init__(self, where: str, group: str, theirs: str, ours: str) -> None:
+        super().__init__(
+            f"{where} is in another Kafka cluster (id {ours}) than the topics that are read as {group!r} (id "
+            f"{theirs}). A transaction reaches one cluster: with topology.delivery exactly-once nothing could ever be "
+            "committed. Nothing was written for readers of committed records. Give the KafkaBolt and the spouts the "
+            "brokers of one cluster, or leave exactly-once out: then a record may be written more than once."
+        )
+
+
 class TransactionalIdShared(StreamletError):
     """Two producers have one transactional id, and fence each other."""
 

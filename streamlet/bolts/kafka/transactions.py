@@ -16,6 +16,7 @@ from streamlet.bolts.kafka.errors import (
     StaleTuple,
     TransactionalIdShared,
     TransactionsRefused,
+    TwoClusters,
     UntrackedTuple,
     outcome_is_unknown,
 )
@@ -261,6 +262,14 @@ class Transactions:
     def commit(self, ends: Sequence[EndOfEpoch]) -> None:
         assert self._steps is not None
         self._asked_s = self._clock.monotonic()
+        # Rule: asked before the first offset is sent. The brokers of another cluster would refuse it as that of an
+        # unknown member, over and over.
+        ours = self._steps.cluster_id
+        if ours is not None and (far := next((end for end in ends if end.cluster not in (None, ours)), None)):
+            self.refuse(TwoClusters(self._where, far.group, str(far.cluster), ours))
+            self._failed_at_once = True
+            self._heard()
+            return
         try:
             self._steps.commit([_offsets(end) for end in ends])
         except KafkaError as error:

@@ -210,6 +210,11 @@ class GroupOffsetCalls:
     coordinator: Broker | None = None
     _search: RequestFuture[Broker] | None = None
 
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the group's cluster; None until a broker has named it."""
+        return self._client.cluster.cluster_id
+
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: ConsumerGroupMetadata | None = None
     ) -> RequestFuture[dict[TopicPartition, type[BrokerError] | None]]:

@@ -66,6 +66,11 @@ class TransactionSteps:
             return result
 
     @property
+    def cluster_id(self) -> str | None:
+        """The id of the producer's cluster; None until a broker has named it."""
+        return self._sender.client.cluster.cluster_id
+
+    @property
     def is_lost(self) -> bool:
         """Whether the producer has failed for good: another one took over, or it was refused."""
         return self._manager.state is ProducerState.FATAL_ERROR

@@ -824,7 +824,8 @@ class BoltTask:
             # for the acks of others: it may have been set to write nothing after what failed.
             self.ended_run = True
             self.rest(True)
-            raise bolt_ended_run(self.emitter.component, error, called) from error
+            told = bolt_ended_run(self.emitter.component, error, called)
+            raise told from (None if told is error else error)
 
 
 def _given(tup: Tuple | TupleId | Batch) -> Tuple | Batch:

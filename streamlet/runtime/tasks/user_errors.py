@@ -115,6 +115,9 @@ def every_tuple_failed(
 
 def bolt_ended_run(component: str, error: BaseException, defined: Defined = None) -> StreamletError:
     """Explain why a bolt's exception ends the run: its class has ``exit_on_exception``."""
+    # What one of our own bolts tells says all: its user has not chosen that it ends the run.
+    if isinstance(error, StreamletError) and _below(place(error, defined), _OURS):
+        return error
     return ComponentFailed(
         f"{component} raised {type(error).__name__}{_place(error, defined)}{_said(error, None, defined)}. Its class "
         "has exit_on_exception = True, so that ends the run; what was not acked will be read again. Without it the "

@@ -85,6 +85,11 @@ class KafkaGroupOffsets:
         self._place = place
         self._owned: dict[Partition, _Owned] = {}
 
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster that the group is of; None: its brokers name none."""
+        return self._group.cluster_id
+
     def where(self, partition: Partition) -> str:
         return f"consumer group {self._group.group_id!r}"
 

@@ -10,7 +10,7 @@ import pytest
 
 from streamlet.base.clock import ManualClock
 from streamlet.bolts.kafka.epochs import CommitPhase
-from streamlet.bolts.kafka.errors import TransactionalIdShared, TransactionsRefused, UntrackedTuple
+from streamlet.bolts.kafka.errors import TransactionalIdShared, TransactionsRefused, TwoClusters, UntrackedTuple
 from streamlet.bolts.kafka.transactions import Transactions, is_records_own
 from streamlet.components.epoch_tuples import BEGIN, COMMIT, END, EndOfEpoch
 from streamlet.kafka.broker_errors import (
@@ -37,6 +37,7 @@ class Steps:
         self.is_lost = False
         self.error: Exception | None = None
         self.trouble: Exception | None = None
+        self.cluster_id: str | None = "ours"
 
     def initialize(self) -> None:
         self.calls.append("initialize")
@@ -97,9 +98,9 @@ class Rig:
         shared = SimpleNamespace(producer=producer)
         return SimpleNamespace(producer=producer, take=lambda: shared, leave=lambda wait_s: None)
 
-    def tell(self, *kinds: str, number: int = 0) -> None:
+    def tell(self, *kinds: str, number: int = 0, cluster: str | None = "ours") -> None:
         rows = [("lines", 0, 7, -1, "")]
-        end = EndOfEpoch("group", 1, "member", None, rows).told()
+        end = EndOfEpoch("group", 1, "member", None, rows, cluster).told()
         tuples = [
             SimpleNamespace(values=(kind, end if kind == END else None), root=ROOT + number * STEP, name=kind)
             for kind in kinds
@@ -275,6 +276,25 @@ def fence_in_transactions(rig: Rig, times: int, age_s: float) -> None:
         rig.steps.fence()
         rig.it.poll()
         rig.steps.is_lost = False
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [("theirs", "ours"), (None, "ours"), ("theirs", None)])
+def test_offsets_of_another_cluster_end_the_run_before_they_are_sent(
+    rig: Rig, theirs: str | None, ours: str | None
+) -> None:
+    rig.steps.cluster_id = ours
+    rig.send(0)
+    rig.tell(END, COMMIT, cluster=theirs)
+    if theirs is None or ours is None:  # brokers that name no cluster
+        assert rig.steps.calls[-1] == "commit"
+        return
+    assert rig.steps.calls[-1] != "commit"
+    rig.it.poll()
+    assert rig.steps.calls[-1] == "abort"
+    with pytest.raises(
+        TwoClusters, match=r"out.* is in another Kafka cluster \(id ours\) than .*'group' \(id theirs\)"
+    ):
+        rig.it.raise_refusal()
 
 
 def test_producers_that_fence_each_other_end_the_run_and_both_causes_are_named(rig: Rig) -> None:

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,12 @@ from streamlet.backends.contract import RunRequest, RunStatus, Stop
 from streamlet.backends.inline import InlineBackend
 from streamlet.base.errors import StreamletError
 from streamlet.base.log_line import LogLine
+from streamlet.bolts.kafka import KafkaBolt
+from streamlet.bolts.kafka.errors import TransactionsRefused
+from streamlet.bolts.kafka.transactions import Transactions
 from streamlet.cli.docs import pages
 from streamlet.model.settings import resolve
-from streamlet.runtime.tasks.user_errors import definition, waits_long
+from streamlet.runtime.tasks.user_errors import bolt_ended_run, definition, waits_long
 from streamlet.runtime.worker.loading import load_topology
 from streamlet.runtime.worker.log_lines import shown_text
 from streamlet.tracking.window import PendingWindow
@@ -175,6 +179,14 @@ def test_a_bolt_that_exits_on_exceptions_ends_the_run(run: Run) -> None:
     """pystorm's ``exit_on_exception``: the first exception is the last, and is named."""
     file, told = run(sink="exit_on_exception = True\n    def process(self, tup): raise OSError('down')")
     assert f"sink raised OSError ({file}:{SINK + 1}): down. Its class has exit_on_exception = True" in told
+
+
+def test_a_bolt_of_ours_ends_the_run_in_its_own_words() -> None:
+    """Its user has set no ``exit_on_exception``, and would look for it in vain."""
+    try:
+        Transactions.raise_refusal(SimpleNamespace(_refusal=TransactionsRefused("It is refused.")))  # type: ignore[arg-type]
+    except TransactionsRefused as error:
+        assert bolt_ended_run("out", error, KafkaBolt.process_batch) is error
 
 
 def test_a_definition_is_found_for_functions_classes_and_nothing_else() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streamlet.base.backoff import Backoff
-from streamlet.components.epoch_tuples import ASK, BEGIN, EPOCHS, LETTERS, LetterRow
+from streamlet.components.epoch_tuples import ASK, BEGIN, EPOCHS, LETTERS, EndOfEpoch, LetterRow
 from streamlet.components.spout import FailReason, FailureCause
 from streamlet.kafka.records.record_batch import BatchHeader, RecordBatch
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
@@ -291,10 +291,13 @@ def test_an_epoch_keeps_the_stop_of_a_bounded_read_with_its_offsets() -> None:
     """A run that goes on after a stop would choose another end."""
     rig, stored = Rig(), []
     member = SimpleNamespace(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
-    rig.it._store = SimpleNamespace(member=member, row=lambda _tp, position: stored.append(position) or ())  # type: ignore[assignment]
+    rig.it._store = SimpleNamespace(  # type: ignore[assignment]
+        member=member, cluster_id="c", row=lambda _tp, position: stored.append(position) or ()
+    )
     rig.manager.stop = StopOffset(12, "latest")
     rig.read_all()
     rig.manager.ack(0)
-    assert rig.it.end() is not None
+    told = rig.it.end()
+    assert told is not None and EndOfEpoch.of(told).cluster == "c"
     (position,) = stored
     assert (position.offset, position.stop) == (1, StopOffset(12, "latest"))
