@@ -509,7 +509,7 @@ class WorkerLoop:
             return 0.0
         # What was worked off since the spouts were asked may let them go on, and nothing else would wake the loop.
         go_on = (paused and not self.paused) or not all(spout.full for spout in full) or self._emitted_since()
-        return 0.0 if go_on else self._sleep(now)
+        return 0.0 if go_on else self._sleep()
 
     def _receive(self) -> None:
         for incoming in self.links.received():
@@ -772,9 +772,10 @@ class WorkerLoop:
             else:
                 sender.stats.lost += gone
 
-    def _sleep(self, now: float) -> float:
+    def _sleep(self) -> float:
         self._watch_descriptors()
-        due = max(0.0, self.timers.next_due() - now)
+        # From now, not from when the turn began: a turn may take as long as its bolts, and a timer would be late by it.
+        due = max(0.0, self.timers.next_due() - self.clock.monotonic())
         # Calls that wait for room, which an ack or a bolt of this very turn may have made. Those of paused spouts wait
         # for a command, which wakes the loop.
         waiting = self.other_threads.waiting

@@ -560,6 +560,17 @@ def test_a_spout_that_has_room_again_waits_for_no_timer(monkeypatch: pytest.Monk
         loop.close(clean=False)
 
 
+def test_a_sleep_after_a_long_turn_ends_when_the_next_timer_is_due() -> None:
+    """A turn may take as long as its bolts: a tick would be late by that."""
+    with rig(1) as one:
+        one.bolt.takes_s = 0.3
+        called: list[float] = []
+        one.loop.timers.every(0.5, lambda: called.append(one.clock.monotonic()), one.clock.monotonic())
+        one.loop.links.arrived = [one_tuple([1])]
+        sleep_s = one.loop.turn()
+        assert one.bolt.seen == [1] and one.clock.monotonic() + sleep_s <= 0.5 and called == []
+
+
 class Timed(Numbers):
     timer_interval_s = 0.1
 
