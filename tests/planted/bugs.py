@@ -89,8 +89,8 @@ BUGS = (
     Bug(
         "a tuple that was failed can be acked",
         "runtime/tasks/settling.py",
-        "    if tup.state != OPEN:\n        return False\n    tup.state = ACKED",
-        "    tup.state = ACKED",
+        "    if tup.state != OPEN:\n        return False\n    left_of = _left_of(tup)",
+        "    left_of = _left_of(tup)",
         TASKS,
     ),
     Bug(
@@ -103,8 +103,8 @@ BUGS = (
     Bug(
         "a failed batch of anchors fails its first root only",
         "runtime/tasks/settling.py",
-        "drop(_left_of(tup), acks, fails)",
-        "drop(_left_of(tup)[:1], acks, fails)",
+        "    left = _left_of(tup)",
+        "    left = _left_of(tup)[:1]",
         TASKS,
     ),
     # -- replay
