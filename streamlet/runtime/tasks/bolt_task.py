@@ -801,9 +801,9 @@ class BoltTask:
         """Give the bolt its tick. It anchors emitted tuples to nothing. ``last``: there may come no more."""
         if self.ended_run:
             return
-        if last:
-            self.bolt.expect_last_tick()
         try:
+            if last:
+                self.bolt.expect_last_tick()
             self.bolt.process_tick(tick_tuple(period_s))
             self.stats.tick_failed = 0
         except BaseException as error:
