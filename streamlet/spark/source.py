@@ -90,10 +90,12 @@ class KafkaDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
         """Return the writer of a stream. Raises BadInput for wrong options or columns."""
-        from streamlet.spark.sink import StreamWriter, WrittenColumns
+        from streamlet.spark.sink import StreamWriter, WrittenColumns, find_topic
 
         options = write_options(dict(self.options), Use.STREAM_WRITE)
-        return StreamWriter(options, WrittenColumns.of(schema, options))
+        columns = WrittenColumns.of(schema, options)
+        find_topic(options)
+        return StreamWriter(options, columns)
 
 
 def _fixed(schema: Any, options: SourceOptions) -> Any:

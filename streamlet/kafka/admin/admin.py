@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any, ClassVar, Never, Self, TypeVar, Unpack
 from streamlet.base.chance import uniform
 from streamlet.base.clock import SystemClock
 from streamlet.base.errors import BadInput
+from streamlet.base.notices import told_if_slow
 from streamlet.kafka.admin import acls, configs, groups, replicas, scram_users, topics
 from streamlet.kafka.admin.acls import AclBinding, AclBindingFilter
 from streamlet.kafka.admin.call_rounds import (
@@ -75,6 +77,10 @@ from streamlet.kafka.settings.foreign_names import answers_foreign_calls
 
 V = TypeVar("V")
 
+_log = logging.getLogger(__name__)
+
+TOLD_AFTER_S = 3.0
+"""Seconds without a broker after which the log says so."""
 SETTLE_S = 2.0
 """Seconds at most that a call waits for the brokers to know what it has changed."""
 
@@ -597,10 +603,24 @@ class Admin:
             raise KafkaError("This Admin is at work for another thread: it is not thread-safe. Make one for each.")
         try:
             call = Call(self._client, self._clock, limit, self._retry, uniform)
-            self._client.bootstrap(call.left_s())
+            self._find_cluster(call)
             yield call
         finally:
             self._busy.release()
+
+    def _find_cluster(self, call: Call) -> None:
+        if self._client.cluster.brokers:
+            return
+        # A minute of silence looks like a program that hangs.
+        left_s = call.left_s()
+        telling = told_if_slow(
+            TOLD_AFTER_S,
+            lambda: _log.warning(
+                "waits for a Kafka broker, at most %.0f s more. %s", left_s - TOLD_AFTER_S, self._client.connections()
+            ),
+        )
+        with telling:
+            self._client.bootstrap(left_s)
 
     def _await_brokers(self, call: Call, names: Iterable[str], known: Callable[[MetadataResponse], bool]) -> None:
         # The controller answers before the other brokers have heard of a change, and these would still tell of the

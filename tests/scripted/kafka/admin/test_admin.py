@@ -19,6 +19,7 @@ from streamlet.kafka.admin import (
     ElectionType,
     UserScramCredentialUpsertion,
 )
+from streamlet.kafka.admin import admin as admin_module
 from streamlet.kafka.broker_errors import (
     InvalidReplicationFactor,
     NotController,
@@ -197,6 +198,18 @@ def test_where_nobody_listens_each_address_is_named(broker: FakeBroker) -> None:
     broker.stop()
     with Admin(bootstrap_servers=broker.address) as admin, pytest.raises(BootstrapFailed, match="refused"):
         admin.list_topics(timeout=0.3)
+
+
+def test_the_log_says_early_that_no_broker_is_there(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A call waits for a minute, which looks like a program that hangs."""
+    monkeypatch.setattr(admin_module, "TOLD_AFTER_S", 0.1)
+    broker.stop()
+    with Admin(bootstrap_servers=broker.address) as admin, pytest.raises(BootstrapFailed):
+        admin.list_topics(timeout=0.4)
+    (line,) = caplog.messages
+    assert line.startswith("waits for a Kafka broker, at most 0 s more. ") and "refused" in line
 
 
 def test_unknown_topics_and_partitions_are_told_at_once(broker: FakeBroker, admin: Admin) -> None:
