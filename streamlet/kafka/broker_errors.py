@@ -6,6 +6,7 @@ One line an error: name, code, what it means, flags (``RETRIABLE``: the same req
 
 from __future__ import annotations
 
+from streamlet.base.errors import StreamletError
 from streamlet.kafka.errors import BrokerError, KafkaError
 
 _TABLE: dict[int, type[BrokerError]] = {}
@@ -212,6 +213,14 @@ _named = {kind: name for name, kind in globals().items() if isinstance(kind, typ
 for _kind in _TABLE.values():
     _kind.__name__ = _kind.__qualname__ = _named[_kind]
 del _kind, _named
+
+
+def may_pass(error: StreamletError | type[StreamletError]) -> bool:
+    """Return whether time may mend an error of a read."""
+    # Rule: an error that the broker did not expect passes, too, where something is read: a look into tiered storage
+    # that failed, a broker that is shutting down. Of a write nobody knows what became, so there it ends the call.
+    kind = error if isinstance(error, type) else type(error)
+    return error.retriable or issubclass(kind, UnknownServerError)
 
 
 def forces_update(error: type[KafkaError]) -> bool:

@@ -91,6 +91,8 @@ class Log:
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     open_from: int | None = None
     """Where an open transaction begins."""
+    faults: dict[int, list[int]] = field(default_factory=dict)
+    """Errors that fetches from an offset are answered with, each once."""
 
     @classmethod
     def of(cls, data: bytes) -> Log:
@@ -324,6 +326,8 @@ class FakeCluster:
             code = FENCED if row.current_leader_epoch < log.epoch else UNKNOWN_EPOCH
         elif not log.start <= row.fetch_offset <= log.end:
             code = OUT_OF_RANGE
+        elif log.faults.get(row.fetch_offset):
+            code = log.faults[row.fetch_offset].pop(0)
         else:
             data = next((raw for _base, after, raw in log.batches if after > row.fetch_offset), b"")
         return FetchPartitionResponse(

@@ -14,7 +14,7 @@ from streamlet.base.errors import WrongArgument
 from streamlet.kafka.broker_errors import CoordinatorNotAvailable, NotCoordinator, error_class
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.leader_requests import by_topic, partition_rows
-from streamlet.kafka.errors import BrokerError, Disconnected
+from streamlet.kafka.errors import BrokerError, Disconnected, KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Broker, TopicPartition
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
@@ -197,6 +197,15 @@ def offset_fetch_request(
     return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
 
 
+class OffsetNotAnswered(BrokerError):
+    """A coordinator's answer to a commit leaves a partition out."""
+
+    retriable = True
+
+    def __init__(self, what: str = "", remedy: str = "") -> None:
+        KafkaError.__init__(self, f"{what}: the coordinator's answer does not speak of it. {remedy}".strip())
+
+
 @dataclass(slots=True, eq=False)
 class GroupOffsetCalls:
     """One group's offsets over one client, with the search for its coordinator."""
@@ -222,7 +231,9 @@ class GroupOffsetCalls:
         group = member or ConsumerGroupMetadata(self.group_id)
 
         def read(response: OffsetCommitResponse) -> dict[TopicPartition, type[BrokerError] | None]:
-            rows = {tp: error_class(row.error_code) for tp, row in partition_rows(response.topics)}
+            # Rule: what the answer does not speak of is not stored. Taken for a success it would not be sent again.
+            rows: dict[TopicPartition, type[BrokerError] | None] = dict.fromkeys(offsets, OffsetNotAnswered)
+            rows |= {tp: error_class(row.error_code) for tp, row in partition_rows(response.topics)}
             # These errors stand in the rows of a commit's answer. The future succeeds, so `_forget_if_moved` does not
             # see them.
             if {NotCoordinator, CoordinatorNotAvailable} & set(rows.values()):

@@ -158,6 +158,8 @@ class SessionAnswer:
     session_id: int
     error: type[BrokerError] | None
     partitions: dict[TopicPartition, FetchedPartition]
+    throttled: bool = False
+    """Whether the broker holds records back, for a quota: an empty answer tells nothing then."""
 
 
 def fetch_in_session(
@@ -193,7 +195,7 @@ def fetch_in_session(
                 if tp in wanted:
                     found[tp] = _fetched(tp, row, wanted[tp].offset, settings)
                     note_error(client, found[tp].error)
-        return SessionAnswer(response.session_id, fault, found)
+        return SessionAnswer(response.session_id, fault, found, throttled=response.throttle_time_ms > 0)
 
     # The broker's own waiting comes on top of the time that an answer may take.
     timeout_ms = client.config.request_timeout_ms + settings.fetch_max_wait_ms

@@ -143,7 +143,7 @@ class ClassicGroup:
     def leave(self) -> None:
         """Leave the group; a join under way makes no member any more."""
         self._joins += 1
-        self._tell_join_s = math.inf
+        self._share, self._tell_join_s = None, math.inf
         self.membership.leave()
 
     @property
@@ -196,6 +196,7 @@ class ClassicGroup:
             protocols=tuple(JoinGroupProtocol(name=name, metadata=data) for name, data in action.protocols),
         )
         self._joins += 1
+        self._share = None  # of a generation that nobody waits for any more
         self._tell_join_s = self._clock.monotonic() + self._join_told_s
         answered = supervised(partial(self._join_answered, self._joins), self._note_error)
         self.client.send(request, self._coordinator, self._rebalance_limit_s).add_listener(answered)

@@ -25,6 +25,8 @@ from streamlet.kafka.broker_errors import (
     GroupAuthorizationFailed,
     OffsetOutOfRange,
     TopicAuthorizationFailed,
+    UnknownServerError,
+    may_pass,
 )
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.leader_requests import (
@@ -39,10 +41,11 @@ from streamlet.kafka.consumer.metrics import ConsumerMetrics
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.records import Chunk
 from streamlet.kafka.consumer.subscription_state import AssignedPartition, Position, SubscriptionState
-from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.errors import BrokerError, KafkaError
 from streamlet.kafka.fetch.fetch_session import FetchSession
 from streamlet.kafka.fetch.nearer_replica import SOON_S
 from streamlet.kafka.fetch.pauses import Pauses
+from streamlet.kafka.fetch.unknown_errors import UNKNOWN_ERROR_S, UnknownErrors
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.records.record_batch import RecordBatch, scan_headers
@@ -156,6 +159,7 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: set[int] = set()
         self._pauses: Pauses[int] = Pauses(self._retry)
+        self._unknown_errors: UnknownErrors[TopicPartition] = UnknownErrors()
         self.requests_sent = 0
         self.notes_ends = False
         """Whether somebody wants to hear of the ends of partitions."""
@@ -267,7 +271,7 @@ class Fetcher:
                 row = self._subscriptions.get(tp)
                 if row is not None and row.nearer.node == node:
                     row.nearer.failed(self._now_s() + self._nearer_s)
-            if not done.exception.retriable:
+            if not may_pass(done.exception):
                 self._positions.tell(done.exception)
             return
         answer = done.value
@@ -290,7 +294,9 @@ class Fetcher:
     def _note_ends(self, answer: SessionAnswer, wanted: dict[TopicPartition, FetchPosition]) -> None:
         # Rule: an end is an answer without records from the position on, and not the end that came with the last
         # records: the log may have grown since. In a fetch session a partition without news is left out of the answer,
-        # so its last seen end still holds.
+        # so its last seen end still holds. A throttled answer is empty, whatever there is.
+        if answer.throttled:
+            return
         for tp, asked in wanted.items():
             row, fetched = self._subscriptions.get(tp), answer.partitions.get(tp)
             if row is None or row.position is None or row.position.offset != asked.offset:
@@ -317,6 +323,8 @@ class Fetcher:
             self._client.metadata.update_leader(tp, *fetched.new_leader)
         if fetched.preferred_read_replica >= 0:
             row.nearer.named(fetched.preferred_read_replica, self._now_s() + self._nearer_s)
+        if fetched.error is not UnknownServerError:
+            self._unknown_errors.ended(tp)
         if fetched.error is not None or len(fetched.records) or fetched.diverging_epoch is not None:
             self._completed.append(CompletedFetch(fetched, row.position.offset_epoch, node))
 
@@ -466,7 +474,7 @@ class Fetcher:
                 row.nearer.failed(self._now_s() + self._nearer_s)  # a follower may be late: the leader decides
             else:
                 self._positions.out_of_range(tp)
-        elif error.retriable and (error is not CorruptMessage or row.nearer.node == done.node):
+        elif self._passes(row, error, done.node):
             if row.nearer.node == done.node:  # of an election a replica may know before us
                 row.nearer.failed(self._now_s() + (SOON_S if error.stale_metadata else self._nearer_s))
             row.next_retry_s = self._now_s() + self._retry.initial
@@ -478,6 +486,19 @@ class Fetcher:
                 remedy = "An administrator must grant READ on the topic."
             raise error(f"Fetching {tp} from offset {row.position.offset}", remedy)
         return True
+
+    def _passes(self, row: AssignedPartition, error: type[BrokerError], node: int) -> bool:
+        """Return whether the partition is asked for again after a pause."""
+        if row.nearer.node == node:  # the leader may answer better
+            return may_pass(error)
+        if error is not UnknownServerError:
+            return error.retriable and error is not CorruptMessage
+        tp, now = row.topic_partition, self._now_s()
+        lasts_s = self._unknown_errors.failed(tp, now)
+        if not lasts_s:
+            what = f"Fetching {tp}"
+            _log.warning("%s cannot be read at the moment, trying again. %s", tp, error(what).message)
+        return lasts_s < UNKNOWN_ERROR_S
 
     def forget_unassigned(self) -> None:
         """Drop the records of partitions that are no longer assigned."""

@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.kafka.arguments import by_partition, check_time, partitions_of
-from streamlet.kafka.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition
+from streamlet.kafka.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition, may_pass
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.client.leader_requests import (
@@ -126,7 +126,7 @@ class Positions:
         for name in sorted(wanted):
             info = cluster.topics.get(name)
             # A topic that is not there may be created yet, so errors that time may fix are only logged (`IdleReasons`).
-            if info is not None and info.error is not None and not info.error.retriable:
+            if info is not None and info.error is not None and not may_pass(info.error):
                 self.tell(info.error(f"Topic {name!r} cannot be read"))
 
     def next_wake_s(self, now_s: float) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from streamlet.base.backoff import Backoff, no_jitter
-from streamlet.kafka.broker_errors import UnknownTopicOrPartition, error_class
+from streamlet.kafka.broker_errors import UnknownTopicOrPartition, error_class, may_pass
 from streamlet.kafka.metadata.cluster import (
     UNKNOWN_EPOCH,
     Broker,
@@ -268,10 +268,10 @@ class Metadata:
         error = error_class(row.error_code)
         known = self.cluster.topics.get(name)
         if error is not None:
-            if error.retriable or error.stale_metadata:
+            if may_pass(error) or error.stale_metadata:
                 self.request_update(reset_equivalent=False)
             # The number of partitions is kept through a leader election: a producer chooses partitions by it.
-            if known is not None and known.partitions and error.retriable and error is not UnknownTopicOrPartition:
+            if known is not None and known.partitions and may_pass(error) and error is not UnknownTopicOrPartition:
                 return TopicInfo(name, known.topic_id, known.partitions, error, known.is_internal)
             return TopicInfo(name, row.topic_id, {}, error, row.is_internal)
         if row.topic_id is not None and self._ids.get(name) != row.topic_id:

@@ -26,13 +26,17 @@ from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
 from streamlet.kafka.broker_errors import (
+    CorruptMessage,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     UnknownLeaderEpoch,
+    UnknownServerError,
     UnknownTopicId,
     UnknownTopicOrPartition,
+    may_pass,
 )
-from streamlet.kafka.errors import Disconnected
+from streamlet.kafka.errors import Disconnected, KafkaError, with_sentence
+from streamlet.kafka.fetch.unknown_errors import UNKNOWN_ERROR_S, UnknownErrors
 from streamlet.spouts.kafka.activity import Activity, NextPoll, Steps, WaitUntil
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.chosen_topics import named, share, shift_of
@@ -62,6 +66,12 @@ UNREACHABLE_GAP_S = 30.0
 
 LOOK_AGAIN = (UnknownTopicOrPartition, UnknownTopicId, UnknownLeaderEpoch)
 """Failures of a fetch, beside those by stale metadata, after which the next look is due at once."""
+
+DAMAGED = (
+    "Its log is damaged there: mend it from another replica, or set the stored offset behind the damage with "
+    "`streamlet offsets reset`."
+)
+"""The remedy where a leader finds its own log damaged."""
 
 Leaders = Mapping[Partition, Broker | None]
 InfoByTopic = Mapping[str, GlobalPartitionInformation]
@@ -201,6 +211,8 @@ class PartitionCoordinator:
         self._leaders: dict[Partition, Broker | None] = {}
         self._opening: dict[Partition, Activity[PartitionManager]] = {}
         self._resetting: dict[Partition, Activity[PartitionManager | None]] = {}
+        self._reset_again: set[Partition] = set()
+        """Those whose leader has changed during their reset."""
         self._refreshing: Activity[FoundTopics] | None = None
         self._last_refresh_s = self._clock.monotonic()
         self._refresh_not_before_s = 0.0
@@ -209,6 +221,7 @@ class PartitionCoordinator:
         """Refreshes that have begun; their numbers count from 1."""
         self._found_by: dict[str, int] = {}
         """Topic -> the last refresh that found it."""
+        self._unknown_errors: UnknownErrors[Partition] = UnknownErrors()
         self._asked_for_refresh = False
         self._at_start: frozenset[Partition] = frozenset()
         """Partitions that the first refresh listed."""
@@ -264,7 +277,7 @@ class PartitionCoordinator:
                 topics = yield from self._first_refresh()
             except StreamletError as error:
                 young = isinstance(error, NoSuchTopic) and self._clock.monotonic() - began_s < TOPIC_YOUNG_S
-                if not error.retriable and not young:
+                if not may_pass(error) and not young:
                     raise
                 attempt += 1
                 self._opener.last_error = error
@@ -288,6 +301,7 @@ class PartitionCoordinator:
             for activity in activities.values():
                 activity.cancel()
             activities.clear()
+        self._reset_again.clear()
         # They stay in the list until others take their place: what they had open is not done.
         for manager in self._list:
             manager.close()
@@ -368,7 +382,11 @@ class PartitionCoordinator:
 
     def _was_reset(self, partition: Partition, fresh: PartitionManager | None) -> None:
         manager = self._managers[partition]
-        manager.validated()
+        if partition in self._reset_again and fresh is None and not manager.closed:
+            self._reset(partition)
+        else:
+            manager.validated()
+        self._reset_again.discard(partition)
         if fresh is not None:
             self._replace(partition, fresh)
         # Here and not in the reset's own steps: the attempt that ends cancels them, and they cannot while they run.
@@ -388,8 +406,26 @@ class PartitionCoordinator:
             # A broker of an older epoch than ours catches up in a moment, or holds another log: a look tells.
             elif isinstance(error, LOOK_AGAIN) or error.stale_metadata:
                 self.refresh()
+            elif isinstance(error, CorruptMessage):
+                self._damaged_at_the_leader(one.partition, error)
+            elif isinstance(error, UnknownServerError):
+                self._met_unknown_error(one, error)
             elif not error.retriable:
                 raise error
+
+    def _damaged_at_the_leader(self, partition: Partition, error: KafkaError) -> None:
+        # Rule: damage that the broker itself has found counts as damage that came, once nothing stands before it: the
+        # second time at one position it stops the spout. Asked again and again, the partition would stand for ever.
+        manager = self._managers.get(partition)
+        if manager is not None and not manager.at_hand:
+            manager.damage = with_sentence(error, DAMAGED)
+
+    def _met_unknown_error(self, one: FailedFetch, error: KafkaError) -> None:
+        if one.first:
+            self._unknown_errors.ended(one.partition)
+        lasts_s = self._unknown_errors.failed(one.partition, self._clock.monotonic())
+        if lasts_s >= UNKNOWN_ERROR_S:
+            raise with_sentence(error, f"Each fetch of the last {lasts_s:.0f} s ended so.")
 
     def _refresh_if_due(self, now: float) -> None:
         if self._refreshing is None:
@@ -409,7 +445,7 @@ class PartitionCoordinator:
             look = refreshing.take()
             topics = self._settled(look)
         except StreamletError as error:
-            if not error.retriable:
+            if not may_pass(error):
                 raise
             log.warning("Partitions and leaders could not be looked up, going on with what is known. %s", error.message)
             self._failed_refreshes += 1
@@ -463,8 +499,8 @@ class PartitionCoordinator:
         """Return the topics to read: those found, and those that are missing only for a moment."""
         now = self._clock.monotonic()
         # One that is unclear holds up no other; where nothing else is found, the look has failed.
-        for error in sorted(look.unclear.values(), key=lambda error: error.retriable):
-            if not error.retriable or not look.found:
+        for error in sorted(look.unclear.values(), key=may_pass):
+            if not may_pass(error) or not look.found:
                 raise error
         topics = dict(look.found)
         for name, info in (self.topics or {}).items():
@@ -546,10 +582,14 @@ class PartitionCoordinator:
         # Also where it falls: that is a look at a former leader, or another log in place of the one that was read.
         before, manager.current_leader_epoch = manager.current_leader_epoch, leader_epoch
         another = before >= 0 and leader_epoch not in (-1, before)
-        if another and manager.buffer.leader_epoch >= 0 and manager.partition not in self._resetting:
+        if another and manager.buffer.leader_epoch >= 0:
             # Nothing is fetched until the leader has answered (KIP-320): a log truncated by an unclean election may
             # have grown past our position again, and nothing would look out of range.
+            # Rule: also during a reset. That one may have asked the leader of before, or would ask with the epoch of a
+            # batch which the new leader has sent meanwhile, and which fits its log in any case.
             manager.validate()
+            if manager.partition in self._resetting:
+                self._reset_again.add(manager.partition)
             self._reset(manager.partition)
 
     def _replace(self, partition: Partition, manager: PartitionManager) -> None:
@@ -597,6 +637,7 @@ class PartitionCoordinator:
             activity = activities.pop(partition, None)
             if activity is not None:
                 activity.cancel()
+        self._reset_again.discard(partition)
         self._connections.unregister(partition)
 
     def _close(self, partition: Partition) -> None:

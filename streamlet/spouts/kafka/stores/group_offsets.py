@@ -208,7 +208,7 @@ class KafkaGroupOffsets:
         # id: its own older commit is refused as fenced, by itself.
         if FencedInstanceId in said.values() and self._place.member == member:
             self._place.fenced()
-        return {partition: self._outcome(partition, said.get(partition.tp)) for partition in positions}
+        return {partition: self._outcome(partition, said[partition.tp]) for partition in positions}
 
     def _row(self, partition: Partition, position: CommitPosition, owned: _Owned) -> OffsetAndMetadata:
         data = encode(self._owner, partition, position, owned.owner_epoch, owned.topic_id)

@@ -14,6 +14,7 @@ from streamlet.kafka.consumer.delivery import Deserializers
 from streamlet.kafka.consumer.errors import NotAssigned
 from streamlet.kafka.consumer.records import Chunk
 from streamlet.kafka.errors import ClientTimeout
+from streamlet.kafka.protocol.messages.fetch import FetchResponse
 from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.kafka.records.record_batch import ReadOptions, read_batches
 from tests.scripted.fake_broker import SILENCE, FakeBroker
@@ -246,6 +247,24 @@ def test_the_end_of_a_partition_is_told_after_its_records_and_once(broker: FakeB
         assert consumer.poll(50) == {} and ends == [(0, 20)]
         with pytest.raises(WrongArgument):
             consumer.on_partition_end(3)  # type: ignore[arg-type]
+
+
+def test_a_throttled_answer_is_no_end_of_a_partition(broker: FakeBroker) -> None:
+    """It is empty whatever there is: with the end that an earlier answer brought it would look like one."""
+    broker.cluster.fill("t", 10)
+    throttled = iter([False] + [True] * 3)
+    broker.on(
+        ApiKey.FETCH,
+        lambda asked: (
+            FetchResponse(topics=(), throttle_time_ms=1) if next(throttled, False) else broker.cluster.fetch(asked)
+        ),
+    )
+    with Consumer(bootstrap_servers=broker.address, auto_offset_reset="earliest", fetch_max_wait_ms=50) as consumer:
+        ends: list[int] = []
+        consumer.on_partition_end(lambda tp, offset: ends.append(len(broker.seen(ApiKey.FETCH))))
+        consumer.assign([ZERO])
+        poll_until(consumer, lambda: bool(ends))
+        assert ends[0] >= 5
 
 
 def test_what_a_consumer_did_is_counted(broker: FakeBroker, commits: list[dict[int, int]], reader: Consumer) -> None:

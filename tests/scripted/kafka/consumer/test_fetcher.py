@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from streamlet.kafka import Consumer
-from streamlet.kafka.broker_errors import TopicAuthorizationFailed
+from streamlet.kafka.broker_errors import CorruptMessage, TopicAuthorizationFailed, UnknownServerError
+from streamlet.kafka.consumer import fetcher
 from streamlet.kafka.consumer.fetcher import CompletedFetch
 from streamlet.kafka.consumer.records import Chunk
 from streamlet.kafka.errors import CorruptRecord
@@ -96,14 +97,14 @@ def test_c4_an_answer_to_an_old_position_is_dropped(broker: FakeBroker, consumer
 
 @pytest.mark.parametrize(
     ("code", "doubts_the_leader"),
-    [(3, True), (5, True), (6, True), (9, True), (56, True), (74, True), (75, False), (78, False)],
+    [(3, True), (5, True), (6, True), (9, True), (56, True), (74, True), (75, False), (78, False), (-1, False)],
 )
 def test_c4_m4_errors_that_pass_are_tried_again_without_a_storm(
     code: int, doubts_the_leader: bool, broker: FakeBroker, consumer_of: Callable[..., Consumer]
 ) -> None:
     """No leader, no storage, old epoch ...: after a pause, and nothing is lost.
 
-    Metadata is asked for where another broker may lead now; two errors pass at the same broker.
+    Metadata is asked for where another broker may lead now; three errors pass at the same broker.
     """
     log, errors = broker.cluster.fill("t", 10), iter([code] * 3)
     asked: list[int] = []
@@ -129,6 +130,32 @@ def test_c4_an_error_that_stays_is_raised_by_name(broker: FakeBroker, consumer_o
     consumer.assign([ZERO])
     with pytest.raises(TopicAuthorizationFailed, match=r"Fetching t-0 from offset 0.*READ on the topic"):
         poll_until(consumer, lambda: False)
+
+
+def test_c4_an_error_that_the_broker_did_not_expect_is_told_once_and_raised_when_it_lasts(
+    broker: FakeBroker,
+    consumer_of: Callable[..., Consumer],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(fetcher, "UNKNOWN_ERROR_S", 0.2)
+    broker.on(ApiKey.FETCH, fetched({0: (-1, b"")}))
+    consumer = consumer_of(retry_backoff_ms=20)
+    consumer.assign([ZERO])
+    with pytest.raises(UnknownServerError, match="Fetching t-0 from offset 0"):
+        poll_until(consumer, lambda: False)
+    assert caplog.text.count("t-0 cannot be read at the moment") == 1
+
+
+def test_c4_damage_that_the_broker_finds_is_raised_by_each_poll(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    broker.on(ApiKey.FETCH, fetched({0: (2, b"")}))
+    consumer = consumer_of()
+    consumer.assign([ZERO])
+    for _ in range(2):
+        with pytest.raises(CorruptMessage, match="Fetching t-0 from offset 0"):
+            poll_until(consumer, lambda: False)
 
 
 def test_c4_a_damaged_batch_is_told_after_what_stands_before_it(

@@ -190,6 +190,21 @@ def test_c5_a_static_leader_that_comes_back_watches_and_syncs_without_shares(lea
     assert rejoins(leader) == ["the partitions of a changed"]
 
 
+@pytest.mark.parametrize("how", ["leave", "join again"])
+def test_c5_nothing_is_shared_out_for_a_generation_that_was_left(
+    leader: ClassicGroup, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Its topics' metadata comes late."""
+    monkeypatch.setattr(leader.client, "send", lambda *_: RequestFuture())
+    leader.membership.state = MemberState.COMPLETING_REBALANCE
+    leader._begin_share(Share("range", {"m": (None, Subscription(("a",)).encode())}))
+    leader._try_share()
+    leader.leave() if how == "leave" else leader._send_join(Join("m", ()))
+    leader.client.metadata.cluster = cluster_of(a=2)
+    leader._try_share()
+    assert not leader._counts
+
+
 @pytest.mark.parametrize("left", [False, True], ids=["the group went on", "this member left"])
 def test_c5_a_share_of_an_older_generation_is_dropped(
     leader: ClassicGroup, monkeypatch: pytest.MonkeyPatch, left: bool

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from streamlet.components.epoch_tuples import ASK, BEGIN
+from streamlet.kafka.broker_errors import CorruptMessage
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
 from tests.scripted.fake_cluster import FakeCluster, Log
 from tests.spout_harness import read_all
 
 TOPIC = "lines"
+CORRUPT, UNKNOWN_ERROR = 2, -1
 OLD, NEW = "A" * 21 + "Q", "A" * 21 + "g"
 
 
@@ -70,6 +72,34 @@ def test_a_read_begins_behind_an_open_transaction(cluster: FakeCluster, spout: A
     one = spout(**({"start_offset": {0: 3}} if where == "start_offset" else {}))
     assert read_all(one, 2) == ["d", "e"]
     assert one.spout.lost_count() == 0
+
+
+def test_damage_that_the_leader_finds_stops_the_spout_after_what_stands_before_it(
+    cluster: FakeCluster, spout: Any
+) -> None:
+    """The second time at one position: a broker that is asked again and again would never answer otherwise."""
+    cluster.write(TOPIC, *"abc")
+    cluster.log(TOPIC, 0).faults[2] = [CORRUPT] * 100
+    one = spout()
+    one.most = 1
+    with pytest.raises(CorruptMessage, match=r"Fetching lines-0 from offset 2.*log is damaged.*offsets reset"):
+        one.until(lambda: False)
+    assert [values[0] for values, _ in one.tuples] == ["a", "b"]
+
+
+def test_damage_that_the_leader_finds_once_is_no_stop(cluster: FakeCluster, spout: Any) -> None:
+    cluster.write(TOPIC, *"abc")
+    cluster.log(TOPIC, 0).faults[2] = [CORRUPT]
+    assert read_all(spout(), 3) == ["a", "b", "c"]
+
+
+def test_an_error_that_the_leader_did_not_expect_is_told_once_and_passes(
+    cluster: FakeCluster, spout: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.write(TOPIC, *"abc")
+    cluster.log(TOPIC, 0).faults[2] = [UNKNOWN_ERROR] * 3
+    assert read_all(spout(), 3) == ["a", "b", "c"]
+    assert caplog.text.count("lines-0 cannot be read at the moment, trying again") == 1
 
 
 def made_again(cluster: FakeCluster, *values: str) -> None:

@@ -13,7 +13,12 @@ from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
-from streamlet.kafka.protocol.messages.offsets import OffsetCommitRequest
+from streamlet.kafka.protocol.messages.offsets import (
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopicResponse,
+)
 
 TP = TopicPartition("t", 0)
 
@@ -60,6 +65,20 @@ def test_a_search_that_failed_fails_those_who_waited_and_the_next_commit_searche
     offsets.commit({TP: OffsetAndMetadata(3)})
     client.sent[-1][1].complete(FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1))
     assert len(client.requests(OffsetCommitRequest)) == 1
+
+
+def test_an_offset_that_the_answer_to_a_commit_leaves_out_is_not_stored() -> None:
+    client: Any = Client()
+    offsets = GroupOffsetCalls(client, "g")
+    other = TopicPartition("t", 1)
+    future = offsets.commit({TP: OffsetAndMetadata(1), other: OffsetAndMetadata(2)})
+    client.sent[0][1].complete(FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1))
+    row = OffsetCommitPartitionResponse(partition_index=0, error_code=0)
+    topic = OffsetCommitTopicResponse(name="t", partitions=(row,))
+    client.sent[1][1].complete(OffsetCommitResponse(topics=(topic,)))
+    kind = future.value[other]
+    assert future.value[TP] is None and kind is not None and kind.retriable
+    assert kind("Committing t-1").message == "Committing t-1: the coordinator's answer does not speak of it."
 
 
 def test_a_commit_that_cannot_be_asked_once_the_coordinator_is_found_fails_and_the_others_go() -> None:

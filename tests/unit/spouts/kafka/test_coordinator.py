@@ -17,6 +17,7 @@ from streamlet.kafka.broker_errors import (
     OffsetOutOfRange,
     TopicAuthorizationFailed,
     UnknownLeaderEpoch,
+    UnknownServerError,
 )
 from streamlet.kafka.errors import BrokerError, Disconnected
 from streamlet.spouts.kafka.activity import Activity, NextPoll, Steps
@@ -321,6 +322,27 @@ def test_under_another_leader_epoch_the_position_is_checked_before_anything_is_f
     assert rig.opener.resets == [P0] and not manager.validating
 
 
+def test_a_leader_that_changes_during_a_reset_is_asked_after_it_and_nothing_is_fetched_before() -> None:
+    """The reset may have asked the leader of before."""
+    reader = Reader({0: A})
+    reader.leader_epoch = 6
+    rig = Rig(reader).start()
+    (manager,) = rig.it.get_my_managed_partitions()
+    manager.buffer = SimpleNamespace(leader_epoch=5)
+    rig.opener.is_slow = True
+    rig.it.fetch_failed([FailedFetch(P0, OffsetOutOfRange("x"))])
+    rig.poll(1)
+    reader.leader_epoch = 7
+    rig.it.refresh()
+    rig.poll(1)
+    assert manager.validating
+    rig.opener.is_slow = False
+    rig.it.poll()
+    assert rig.opener.resets == [P0] and manager.validating
+    rig.poll(1)
+    assert rig.opener.resets == [P0, P0] and not manager.validating
+
+
 def test_a_topic_that_is_gone_is_an_error_after_a_while() -> None:
     rig = Rig(Reader({0: A})).start()
     rig.reader.error = NoSuchTopic("t", "says a")
@@ -447,6 +469,30 @@ def test_what_time_does_not_mend_is_raised() -> None:
     rig = Rig(Reader({0: A})).start()
     with pytest.raises(TopicAuthorizationFailed):
         rig.it.fetch_failed([FailedFetch(P0, TopicAuthorizationFailed("x"))])
+
+
+def test_an_error_that_a_broker_did_not_expect_is_raised_when_a_minute_brings_no_other_answer() -> None:
+    rig = Rig(Reader({0: A})).start()
+    for first, seconds in ((True, 40), (False, 0), (True, 50), (False, 0)):
+        rig.it.fetch_failed([FailedFetch(P0, UnknownServerError("x"), first)])
+        rig.clock.advance(seconds)
+    rig.clock.advance(10)
+    with pytest.raises(UnknownServerError, match="Each fetch of the last 60 s ended so"):
+        rig.it.fetch_failed([FailedFetch(P0, UnknownServerError("x"), False)])
+
+
+def test_a_look_that_meets_an_error_that_a_broker_did_not_expect_is_made_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = Rig(Reader({0: A})).start()
+    rig.reader.error = UnknownServerError("x")
+    rig.it.refresh()
+    rig.poll(3)
+    looks = rig.reader.looks
+    rig.reader.error, rig.reader.leaders = None, {0: A, 1: A}
+    rig.poll(3)
+    assert looks > 2 and rig.mine() == [P0, P1]
+    assert "going on with what is known" in caplog.text
 
 
 # -- static hosts -----------------------------------------------------------------------------------------------
