@@ -34,6 +34,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 OUTSIDE_GENERATION = -1
+SEARCH_LIMIT_S = 5.0
+"""Seconds a member waits for one broker to name its coordinator: that one may hang, too."""
 _LONGEST_TEXT = (1 << 15) - 1
 
 
@@ -128,10 +130,11 @@ def _check_text(tp: object, text: str) -> None:
         )
 
 
-def find_coordinator(client: KafkaClient, group_id: str) -> RequestFuture[Broker]:
+def find_coordinator(client: KafkaClient, group_id: str, limit_s: float | None = None) -> RequestFuture[Broker]:
     """Ask for the group's coordinator.
 
-    Fails with CoordinatorNotAvailable (retriable) while there is none.
+    ``limit_s``: seconds for the answer; None: as for any request. Fails with CoordinatorNotAvailable (retriable) while
+    there is none.
     """
 
     def read(response: FindCoordinatorResponse) -> Broker:
@@ -143,7 +146,7 @@ def find_coordinator(client: KafkaClient, group_id: str) -> RequestFuture[Broker
             raise CoordinatorNotAvailable(f"Looking for the coordinator of group {group_id!r}")
         return Broker(response.node_id, response.host, response.port)
 
-    return client.send(FindCoordinatorRequest(key=group_id)).then(read)
+    return client.send(FindCoordinatorRequest(key=group_id), timeout_s=limit_s).then(read)
 
 
 def offset_commit_request(

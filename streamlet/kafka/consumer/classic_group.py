@@ -15,7 +15,7 @@ from typing import TypeVar, assert_never
 from streamlet.base.clock import Clock
 from streamlet.kafka.broker_errors import error_class
 from streamlet.kafka.client.client import KafkaClient
-from streamlet.kafka.client.group_requests import find_coordinator
+from streamlet.kafka.client.group_requests import SEARCH_LIMIT_S, find_coordinator
 from streamlet.kafka.consumer.assignors import PartitionAssignor
 from streamlet.kafka.consumer.assignors.base import PROTOCOL_TYPE, Subscription, decode_subscription
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
@@ -23,6 +23,7 @@ from streamlet.kafka.consumer.group_thread import GroupThread
 from streamlet.kafka.consumer.membership import (
     JOIN_GRACE_S,
     Action,
+    Disconnect,
     FindCoordinator,
     Generation,
     Heartbeat,
@@ -111,6 +112,7 @@ class ClassicGroup:
         rebalance_s = config.max_poll_interval_ms / 1000 + JOIN_GRACE_S
         self._rebalance_limit_s = max(rebalance_s, config.request_timeout_ms / 1000)
         self._coordinator: Broker | None = None
+        self._search_limit_s = min(SEARCH_LIMIT_S, config.request_timeout_ms / 1000)
         self._leaving: RequestFuture[LeaveGroupResponse] | None = None
         self._share: Share | None = None
         self._joins, self._share_by_s = 0, 0.0
@@ -157,8 +159,10 @@ class ClassicGroup:
     def _do(self, action: Action) -> None:
         match action:
             case FindCoordinator():
-                search = find_coordinator(self.client, self.membership.settings.group_id)
+                search = find_coordinator(self.client, self.membership.settings.group_id, self._search_limit_s)
                 search.add_listener(supervised(self._found, self._note_error))
+            case Disconnect():
+                self._disconnect()
             case Join():
                 self._send_join(action)
             case Share():
@@ -181,8 +185,15 @@ class ClassicGroup:
         if done.exception is not None:
             self.membership.coordinator_not_found(done.exception, now)
         else:
-            self._coordinator = done.value.dedicated("group")
+            found = done.value.dedicated("group")
+            if found != self._coordinator:
+                self._disconnect()  # what it has not answered, the other one is asked for
+            self._coordinator = found
             self.membership.coordinator_found(now)
+
+    def _disconnect(self) -> None:
+        if self._coordinator is not None:
+            self.client.disconnect(self._coordinator)
 
     def _send_join(self, action: Join) -> None:
         config = self._config

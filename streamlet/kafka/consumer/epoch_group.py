@@ -11,7 +11,7 @@ from typing import assert_never
 
 from streamlet.base.clock import Clock
 from streamlet.kafka.client.client import KafkaClient
-from streamlet.kafka.client.group_requests import find_coordinator
+from streamlet.kafka.client.group_requests import SEARCH_LIMIT_S, find_coordinator
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.epoch_membership import EpochBeat, EpochMembership, Farewell
 from streamlet.kafka.consumer.membership import FindCoordinator
@@ -29,6 +29,7 @@ class EpochGroup:
         self.client = KafkaClient(config, clock)
         self.listener_error: Exception | None = None
         self._coordinator: Broker | None = None
+        self._search_limit_s = min(SEARCH_LIMIT_S, config.request_timeout_ms / 1000)
         self._leaving: RequestFuture[ConsumerGroupHeartbeatResponse] | None = None
 
     def turn(self) -> None:
@@ -36,7 +37,7 @@ class EpochGroup:
         while (action := self.membership.step(self._clock.monotonic())) is not None:
             match action:
                 case FindCoordinator():
-                    search = find_coordinator(self.client, self.membership.settings.group_id)
+                    search = find_coordinator(self.client, self.membership.settings.group_id, self._search_limit_s)
                     search.add_listener(supervised(self._found, self._note_error))
                 case EpochBeat():
                     sent = self.client.send(action.request, self._coordinator)

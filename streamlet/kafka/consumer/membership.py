@@ -72,6 +72,11 @@ class FindCoordinator:
 
 
 @dataclass(frozen=True, slots=True)
+class Disconnect:
+    """Close the connection to the coordinator, which is silent: what it owes fails."""
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """Send JoinGroup with these protocols (name, subscription); answered when all have joined."""
 
@@ -114,7 +119,7 @@ class Leave:
     member_id: str
 
 
-Action = FindCoordinator | Join | Share | Sync | Heartbeat | Leave
+Action = FindCoordinator | Disconnect | Join | Share | Sync | Heartbeat | Leave
 
 # -- news for the consumer
 
@@ -274,6 +279,12 @@ class Membership:
             # It may live elsewhere by now. If it has forgotten us, the next heartbeat's answer says so.
             self.coordinator_known = False
             self._heard_s = now_s
+            # Rule: the heartbeat that it owes is given up. One is under way at a time, and until its own time-out,
+            # which may be far longer than the session, none would go to the coordinator of now: it would expel us. Not
+            # while a share is awaited: a leader may take its time, and a broker answers a connection's requests in
+            # order.
+            if self.state is MemberState.STABLE:
+                return Disconnect()
         # Heartbeats go on while the answer to a sync is awaited: the session time-out does not stand still.
         if self._waiting or self._searching or now_s < self._not_before_s:
             return self._beat(now_s)

@@ -28,9 +28,11 @@ from streamlet.kafka.consumer.membership import (
     Share,
     Sync,
 )
+from streamlet.kafka.errors import Disconnected
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
 from streamlet.kafka.protocol.messages.groups import (
+    HeartbeatRequest,
     JoinGroupMember,
     JoinGroupResponse,
     SyncGroupRequest,
@@ -188,6 +190,42 @@ def test_c5_a_static_leader_that_comes_back_watches_and_syncs_without_shares(lea
     leader.client.metadata.cluster = cluster_of(a=3)
     leader._metadata_changed(leader.client.cluster)
     assert rejoins(leader) == ["the partitions of a changed"]
+
+
+def test_c6_a_member_of_a_coordinator_that_hangs_beats_at_the_next_one_at_once(
+    leader: ClassicGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session time-out is far shorter than the request time-out of the heartbeat that is owed."""
+    clock, membership = leader._clock, leader.membership
+    assert isinstance(clock, ManualClock)
+    sent: list[tuple[Any, Any, RequestFuture[Any]]] = []
+
+    def send(request: Any, to: Any = None, timeout_s: float | None = None) -> RequestFuture[Any]:
+        sent.append((request, to, RequestFuture()))
+        assert to is not None or timeout_s == 5.0, "the broker that is asked may be the one that hangs"
+        return sent[-1][2]
+
+    def disconnect(broker: Broker) -> None:
+        for _, to, future in sent:
+            if to == broker and not future.done:
+                future.fail(Disconnected("closed"))
+
+    monkeypatch.setattr(leader.client, "send", send)
+    monkeypatch.setattr(leader.client, "disconnect", disconnect)
+    hung, other = (Broker(node, "127.0.0.1", node).dedicated("group") for node in (1, 2))
+    membership.state, membership.coordinator_known, leader._coordinator = MemberState.STABLE, True, hung
+    membership._heard_s = clock.monotonic()
+    clock.advance(3.0)
+    leader.turn()
+    clock.advance(7.0)
+    leader.turn()
+    search: RequestFuture[Any] = RequestFuture()
+    search.complete(Broker(2, "127.0.0.1", 2))
+    leader._found(search)
+    clock.advance(0.2)
+    leader.turn()
+    beats = [to for request, to, _ in sent if isinstance(request, HeartbeatRequest)]
+    assert beats == [hung, other]
 
 
 @pytest.mark.parametrize("how", ["leave", "join again"])

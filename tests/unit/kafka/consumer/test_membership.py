@@ -23,6 +23,7 @@ from streamlet.kafka.broker_errors import (
 from streamlet.kafka.consumer.errors import MembershipFenced
 from streamlet.kafka.consumer.membership import (
     Action,
+    Disconnect,
     Fatal,
     FindCoordinator,
     Generation,
@@ -61,6 +62,18 @@ def steps(membership: Membership, now: float) -> list[Action]:
     while (action := membership.step(now)) is not None:
         found.append(action)
     return found
+
+
+def syncing() -> Membership:
+    """A member of generation 1 that follows and waits for its share."""
+    membership = machine()
+    membership.join(PROTOCOLS, 0.0)
+    steps(membership, 0.0)
+    membership.coordinator_found(0.0)
+    steps(membership, 0.0)
+    membership.joined(FIRST, False, {}, 0.0)
+    assert steps(membership, 0.0) == [Sync(FIRST, {})]
+    return membership
 
 
 def stable(now: float = 0.0, **changes: Any) -> Membership:
@@ -134,13 +147,7 @@ def test_c6_heartbeats_keep_their_interval_and_one_is_under_way() -> None:
 
 def test_c6_heartbeats_go_out_before_the_share_is_known() -> None:
     """From the answer to JoinGroup on: the leader may take its time."""
-    membership = machine()
-    membership.join(PROTOCOLS, 0.0)
-    steps(membership, 0.0)
-    membership.coordinator_found(0.0)
-    steps(membership, 0.0)
-    membership.joined(FIRST, False, {}, 0.0)
-    steps(membership, 0.0)
+    membership = syncing()
     assert steps(membership, 3.0) == [Heartbeat(FIRST)]
     membership.beat_answered(RebalanceInProgress(), FIRST, 3.0)
     assert membership.news == [], "some brokers say so while members sync"
@@ -150,11 +157,19 @@ def test_c6_silence_of_the_coordinator_makes_it_unknown_and_the_membership_goes_
     """It may have moved; the new one knows us or says that it does not."""
     membership = stable()
     assert steps(membership, 3.0) == [Heartbeat(FIRST)]
-    assert FindCoordinator() in steps(membership, 10.0)
-    membership.beat_answered(Disconnected("gone"), FIRST, 10.0)
-    membership.coordinator_found(10.5)
-    assert steps(membership, 13.6) == [Heartbeat(FIRST)]
+    assert steps(membership, 10.0) == [Disconnect(), FindCoordinator()]
+    membership.beat_answered(Disconnected("closed"), FIRST, 10.0)
+    membership.coordinator_found(10.2)
+    assert steps(membership, 10.2) == [Heartbeat(FIRST)], "the one that was owed holds none up"
     assert membership.generation == FIRST
+
+
+def test_c6_a_coordinator_that_is_silent_while_a_share_is_awaited_is_looked_for_and_not_hung_up_on() -> None:
+    """The leader may take its time, and heartbeats stand behind the sync on its connection."""
+    membership = syncing()
+    assert steps(membership, 3.0) == [Heartbeat(FIRST)]
+    assert steps(membership, 10.0) == []
+    assert not membership.coordinator_known
 
 
 @pytest.mark.parametrize("error", [NotCoordinator(), CoordinatorNotAvailable(), Disconnected("gone")])
