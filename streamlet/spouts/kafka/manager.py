@@ -54,6 +54,10 @@ ROWS = frozenset({list, tuple})
 """Types of rows that many are emitted of in one call."""
 
 
+LEAST_RUN, MOST_RUN = 8, 1 << 20
+"""Records that are looked at together, at least and at most."""
+
+
 class OffsetIds(MessageIds):
     """Message ids ``(slot, offset)`` of records that were emitted together."""
 
@@ -196,6 +200,10 @@ class PartitionManager:
         self._has_columns = columns_of(scheme) is not None
         self._together = self._has_columns and stream is None
         """Whether many records may leave in one call."""
+        self._run = MOST_RUN
+        """Records that are taken to leave in one call, at most: about twice the last run without an odd one."""
+        self._next_is_odd = False
+        """Whether the next record was found to leave alone."""
         self.count = 0
         """Records that the last ``next`` emitted."""
         self._waiting = self.buffer.waiting
@@ -270,7 +278,7 @@ class PartitionManager:
             return NO_EMITTED
         waiting = self._waiting
         while waiting or self._load():
-            if most > 1 and self._together and not (self._heavy or self.passed) and self._emit_each(collector, most):
+            if most > 1 and self._together and self._emit_each(collector, most):
                 return self._after_emit()
             offset, values = waiting.next()
             if offset in self.passed:
@@ -308,15 +316,27 @@ class PartitionManager:
         return EMITTED_MORE_LEFT if self._load() else EMITTED_END
 
     def _emit_each(self, collector: Spout, most: int) -> bool:
-        """Emit the records that wait in one call.
+        """Emit records that wait in one call, up to an odd one.
 
-        False: nothing was emitted, for one of them needs a look of its own.
+        False: nothing was emitted, for the next one needs a look of its own.
         """
-        waiting, ledger = self._waiting, self.ledger
-        offsets, rows = waiting.take(most)
-        if not set(map(type, rows)) <= ROWS:
-            waiting.put_back(len(offsets))
+        if self._next_is_odd:
+            self._next_is_odd = False
             return False
+        waiting, ledger = self._waiting, self.ledger
+        offsets, rows = waiting.take(most if most < self._run else self._run)
+        if not (set(map(type, rows)) <= ROWS and self._leave_together(offsets)):
+            fit = self._fit(offsets, rows)
+            # Rule: an odd record does nothing but part the others. What is taken grows and shrinks with the run before
+            # it: else all that waits would be looked through again for each of them, and a compacted topic has many.
+            self._run = max(LEAST_RUN, 2 * fit or len(offsets) // 2)
+            waiting.put_back(len(offsets) - fit)
+            if not fit:
+                return False
+            self._next_is_odd = True
+            offsets, rows = offsets[:fit], rows[:fit]
+        elif self._run <= most:
+            self._run *= 2
         before = ledger.position
         ledger.all_emitted(offsets, rows)
         try:
@@ -325,11 +345,25 @@ class PartitionManager:
             # One by one, the record that cannot be emitted is named.
             ledger.not_emitted(offsets, before)
             waiting.put_back(len(offsets))
+            self._next_is_odd = False
             return False
         if not as_one:
             ledger.stand_alone(offsets)
         self.count = len(offsets)
         return True
+
+    def _leave_together(self, offsets: Sequence[int]) -> bool:
+        """Tell whether no record is large, or to be passed over."""
+        # Large ones that are open stand in the same table, and are no reason for others to leave alone.
+        large, passed = self._heavy, self.passed
+        return (not large or large.keys().isdisjoint(offsets)) and (not passed or passed.keys().isdisjoint(offsets))
+
+    def _fit(self, offsets: Sequence[int], rows: Sequence[Any]) -> int:
+        """Count the records before the first that leaves alone."""
+        for at, (offset, row) in enumerate(zip(offsets, rows, strict=True)):
+            if type(row) not in ROWS or offset in self._heavy or offset in self.passed:
+                return at
+        return len(rows)
 
     def _deserialize(self, offset: int, record: Record | None) -> Any:
         """Put one record through the scheme; None: nothing to emit."""
@@ -495,7 +529,13 @@ class PartitionManager:
         """Note that all tuples of these records were processed."""
         # A record in its first try has no retries to forget. So failures elsewhere in the partition slow down no other
         # record; only large ones are looked up one by one.
-        for offset in offsets if self._heavy else self.ledger.first_acked(offsets):
+        if self._heavy:
+            offsets = list(offsets)
+            large = self._heavy.keys() & offsets
+            offsets = [offset for offset in offsets if offset not in large]
+            for offset in large:
+                self.ack(offset)
+        for offset in self.ledger.first_acked(offsets):
             self.ack(offset)
 
     def ack_set(self, ids: OffsetIds) -> None:

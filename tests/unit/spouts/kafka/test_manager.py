@@ -23,7 +23,7 @@ from streamlet.model.grouping import Grouping
 from streamlet.model.stream import Stream
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.spouts.kafka.dead_letters.dead_letter import Fault
+from streamlet.spouts.kafka.dead_letters.dead_letter import Fault, LastTry
 from streamlet.spouts.kafka.errors import PoisonRecord, SchemeNotReady
 from streamlet.spouts.kafka.manager import EMITTED_END, EMITTED_MORE_LEFT, NO_EMITTED, EmitLimits, PartitionManager
 from streamlet.spouts.kafka.offset_ledger import LedgerViolation, OffsetLedger
@@ -159,6 +159,43 @@ def test_a_record_that_gives_no_tuple_is_passed_over_among_those_of_one_call() -
     while one.next(out, 10) is not NO_EMITTED:
         pass
     assert out.offsets() == [0, 2, 3] and one.ledger.position == 4
+
+
+@pytest.mark.parametrize(
+    ("odd", "most_calls"), [([511], 1), ([0], 3), ([300], 3), (range(63, 512, 64), 16), (range(0, 512, 2), 256)]
+)
+def test_records_without_tuples_part_the_others_and_no_more(odd: Sequence[int], most_calls: int) -> None:
+    """Tombstones of a compacted topic: the others leave together, as far as there is none between them."""
+    one, out = manager(), Out()
+    values: list[bytes | None] = [None if offset in odd else b"x" for offset in range(512)]
+    one.add(*fetched(batch(0, values)), 512)
+    while one.next(out, 512) is not NO_EMITTED:
+        pass
+    assert out.offsets() == [offset for offset in range(512) if offset not in odd]
+    assert one.ledger.position == 512
+    assert len(out.calls) <= most_calls and sum(out.calls) == 512 - len(odd)
+
+
+@pytest.mark.parametrize("alone", ["large", "passed over"])
+def test_a_large_record_and_one_passed_over_leave_alone_and_the_others_together(alone: str) -> None:
+    """Also while the large one is open: it takes part in the bound, and slows down no other."""
+    one, out = manager(), Out()
+    if alone == "large":
+        one.add(*fetched(batch(0, [*[b"x"] * 50, b"y" * 20_000, *[b"x"] * 49])), 100)
+    else:
+        one.passed = {50: LastTry(Fault(None, "", ""), 1)}
+        one.add(*fetched(batch(0, [b"x"] * 100)), 100)
+    while one.next(out, 100) is not NO_EMITTED:
+        pass
+    assert out.calls == [50, 49]
+    one.add(*fetched(batch(100, [b"x"] * 100)), 200)
+    while one.next(out, 100) is not NO_EMITTED:
+        pass
+    assert out.calls == [50, 49, 100] and one.ledger.position == 200
+    one.ack_many([*range(50), *range(51, 200)])
+    assert one.ledger.open_count == (alone == "large") and one.unacked_bytes == 20_000 * (alone == "large")
+    one.ack_many([50] if alone == "large" else [])
+    assert not one.ledger.open_count and not one.ledger.counts.ignored and not one.unacked_bytes
 
 
 def test_of_many_records_the_one_that_cannot_be_emitted_is_named_and_no_other() -> None:
