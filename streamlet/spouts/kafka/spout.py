@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
 from streamlet.base import chance
+from streamlet.base.clock import through_suspend
 from streamlet.base.errors import SettingError
 from streamlet.components.context import TopologyContext
 from streamlet.components.spout import FailReason, FailureCause, Spout
@@ -134,6 +136,7 @@ class KafkaSpout(Spout):
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         """Find brokers and partitions and take over the stored offsets."""
         config = self.spout_config
+        context = replace(context, clock=through_suspend(context.clock))  # the lease of its place is counted by it
         self._clock, self._component = context.clock, context.component_name
         self._failure_lines = FailureLines(self.logger)
         self._until_caught_up = bool(conf.get("streamlet.until.caught.up"))

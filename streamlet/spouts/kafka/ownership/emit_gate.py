@@ -6,8 +6,8 @@ What gives the right differs: a membership of the consumer group (``group_owner.
     no grant --granted--> checking --our claims stand--> open --asked to stop--> closing --flushed--> no grant
 
 The *lease*: the server gives a task's place to nobody else for a session time-out after it took a sign of life. It
-counts from when the answered request was *sent*, by the monotonic clock, which goes on while a process stands still. A
-process that slept finds its lease over when it wakes.
+counts from when the answered request was *sent*, by a clock that goes on while the process stands still and while its
+machine is suspended (``BootClock``). A process that slept finds its lease over when it wakes.
 
 Two threads: the loop, which alone opens and closes, and the giver's, which hears. While the gate is not open nobody
 waits for the loop, so a task that has not begun (its worker still starts others) holds nobody up.
@@ -41,7 +41,7 @@ class Granted(Protocol):
     """What knows until when the place is ours."""
 
     granted_s: float
-    """When the last request that was answered well was sent, by the monotonic clock."""
+    """When the last request that was answered well was sent, by the gate's clock."""
 
 
 def nothing() -> Steps[None]:

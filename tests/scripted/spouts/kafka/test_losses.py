@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from streamlet.base.clock import BootClock
 from streamlet.components.epoch_tuples import ASK, BEGIN
 from streamlet.kafka.broker_errors import CorruptMessage
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
@@ -100,6 +101,21 @@ def test_an_error_that_the_leader_did_not_expect_is_told_once_and_passes(
     cluster.log(TOPIC, 0).faults[2] = [UNKNOWN_ERROR] * 3
     assert read_all(spout(), 3) == ["a", "b", "c"]
     assert caplog.text.count("lines-0 cannot be read at the moment, trying again") == 1
+
+
+def test_on_a_machine_that_was_suspended_the_lease_is_over_at_once(
+    cluster: FakeCluster, spout: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run may have the topic by now: nothing is emitted before the coordinator has answered."""
+    cluster.write(TOPIC, *"abc")
+    one = spout()
+    one.take(1)
+    assert one.spout.may_send()
+    clock, usual = one.spout._clock, BootClock.monotonic
+    assert isinstance(clock, BootClock)
+    monkeypatch.setattr(BootClock, "monotonic", lambda self: usual(self) + 8 * 3600)
+    assert not one.spout.may_send()
+    assert len(one.take(2)) == 2
 
 
 def made_again(cluster: FakeCluster, *values: str) -> None:
