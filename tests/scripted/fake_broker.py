@@ -19,7 +19,6 @@ from typing import Any
 
 from streamlet.kafka.errors import MalformedFrame
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
-from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
     ApiVersionsRange,
     ApiVersionsResponse,
@@ -33,6 +32,7 @@ from streamlet.kafka.protocol.messages.metadata import (
     MetadataTopic,
 )
 from streamlet.kafka.protocol.schema import INT16_LAYOUT, INT32_LAYOUT, ApiKey, Reader, Request, codec_of, skip_tags
+from tests.kafka_requests import REQUESTS
 
 
 class Act(Enum):

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from streamlet.base import chance
 from streamlet.base.clock import through_suspend
@@ -25,7 +25,6 @@ from streamlet.model.paused import PausedPart
 from streamlet.model.spec import SPOUT, ComponentSpec
 from streamlet.spouts.kafka.attempt import AttemptPhase
 from streamlet.spouts.kafka.dead_letters.dead_letter import TIMED_OUT
-from streamlet.spouts.kafka.dead_letters.dead_letter_writer import DeadLetterWriter
 from streamlet.spouts.kafka.dead_letters.epoch_letters import EpochLetters
 from streamlet.spouts.kafka.errors import DEAD_LETTER, NoSuchTopic
 from streamlet.spouts.kafka.exactly_once import TOLD, ExactlyOnce
@@ -44,6 +43,9 @@ from streamlet.spouts.kafka.partition_counters import PartitionCounters
 from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig, override_names
 from streamlet.spouts.kafka.startup import Parts, wire
 from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
+
+if TYPE_CHECKING:  # see `startup`
+    from streamlet.spouts.kafka.dead_letters.dead_letter_writer import DeadLetterWriter
 
 FINAL_COMMIT_S = 3.0
 """Seconds a stop waits for the last commit, and for dead letters."""

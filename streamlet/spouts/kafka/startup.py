@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
@@ -30,14 +30,12 @@ from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.leader_requests import FetchSettings
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.errors import BootstrapFailed, ForeignProtocol, HungUp
-from streamlet.kafka.producer.topic_wait import UNKNOWN_S
 from streamlet.kafka.settings.client_config import ClientConfig
 from streamlet.spouts.kafka.activity import Activity, Background
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.chosen_topics import ChosenTopics
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator, StaticCoordinator, Task
 from streamlet.spouts.kafka.dead_letters.dead_letter import RunStamp
-from streamlet.spouts.kafka.dead_letters.dead_letter_writer import DeadLetterWriter, open_writer
 from streamlet.spouts.kafka.errors import (
     DEAD_LETTER,
     DeadLettersCannotStart,
@@ -72,6 +70,9 @@ from streamlet.spouts.kafka.stores.commit_rounds import CommitRounds
 from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.stores.offset_store import OffsetStore, Owner
 from streamlet.spouts.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
+
+if TYPE_CHECKING:  # it loads the producer, which few spouts need: that takes longer than all of a spout's own modules
+    from streamlet.spouts.kafka.dead_letters.dead_letter_writer import DeadLetterWriter
 
 log = logging.getLogger(__name__)
 
@@ -257,6 +258,8 @@ def await_dead_letter_topic(client: KafkaClient, topic: str, context: TopologyCo
 
     Raises NoDeadLetterTopic, DeadLettersCannotStart.
     """
+    from streamlet.kafka.producer.topic_wait import UNKNOWN_S
+
     # As one of several: then a look at a topic that is not there names no others.
     reader, believed_s = KafkaBrokerReader(ChosenTopics((topic,), several=True), client), float("inf")
     while True:
@@ -459,6 +462,8 @@ class _Start:
         config, context = self._config, self._context
         if config.on_poison != DEAD_LETTER or self._exactly_once:
             return None
+        from streamlet.spouts.kafka.dead_letters.dead_letter_writer import open_writer
+
         logger = logging.getLogger(f"{COMPONENT_LOGGER}.{context.component_name}")
         letters = self._held.dead_letters = open_writer(
             config.dead_letter_topic, [str(one) for one in brokers], config.security(), config.client_id, stamp, logger

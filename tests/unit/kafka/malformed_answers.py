@@ -22,10 +22,10 @@ from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.metadata.metadata import Metadata
 from streamlet.kafka.producer import batch_ledger as responses
-from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import ApiVersionsRequest, decode_api_versions
 from streamlet.kafka.protocol.schema import ApiKey, Request, codec_of, decode_response, skip_tags
 from streamlet.kafka.settings.client_config import ClientConfig
+from tests.kafka_requests import REQUESTS
 from tests.unit.kafka.malformed import MEMORY_CONSTANT, Decoder, Span, SpanReader
 from tests.unit.kafka.malformed_records import UNPACKED_LIMIT, use_batches
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from streamlet.kafka import broker_errors
-from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.schema import BOOL, INT8, STRING, UUID, Array, Kind, Reader, Struct, codec_of
+from tests.kafka_requests import REQUESTS
 from tests.seeds import seeds
 from tests.unit.kafka.malformed import Decoder, claims_of_2_gib, feed, run
 from tests.unit.kafka.malformed_answers import answer_frames

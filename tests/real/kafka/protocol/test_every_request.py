@@ -9,8 +9,8 @@ import pytest
 from streamlet.devcluster import DevCluster
 from streamlet.devcluster.broker_settings import PLAIN_USERS
 from streamlet.kafka.net.sasl import sasl_client
-from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.schema import ApiKey
+from tests.kafka_requests import REQUESTS
 from tests.unit.kafka.protocol.every_request import Conversation, log_in, shared_versions
 
 

@@ -17,11 +17,11 @@ from streamlet.kafka.net import network_client
 from streamlet.kafka.net.connection_states import ConnectionState, ConnectionStates
 from streamlet.kafka.net.network_client import NetworkClient
 from streamlet.kafka.net.selector import PollEvents
-from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.produce import ProduceRequest
 from streamlet.kafka.protocol.schema import VersionRange
 from streamlet.kafka.settings.client_config import ClientConfig
+from tests.kafka_requests import REQUESTS
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import Recorded, encode_response, parse_request
 

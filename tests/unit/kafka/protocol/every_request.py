@@ -16,7 +16,6 @@ from streamlet.kafka.consumer.assignors.base import Subscription, encode_assignm
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.net.sasl import SaslClient
 from streamlet.kafka.protocol.messages import (
-    REQUESTS,
     acls,
     configs,
     fetch,
@@ -61,6 +60,7 @@ from streamlet.kafka.protocol.schema import (
     skip_tags,
 )
 from streamlet.kafka.records.compression import Compression
+from tests.kafka_requests import REQUESTS
 from tests.patience import PATIENCE_S
 from tests.whole_batches import BatchFields, NewRecord, encode_batch
 

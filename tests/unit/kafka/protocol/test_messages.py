@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamlet.kafka.errors import MalformedFrame
-from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import ApiVersionsRequest, decode_api_versions
 from streamlet.kafka.protocol.schema import (
     BYTES,
@@ -28,6 +27,7 @@ from streamlet.kafka.protocol.schema import (
     codec_of,
     decode_response,
 )
+from tests.kafka_requests import REQUESTS
 from tests.unit.kafka.malformed import bytes_changed
 from tests.unit.kafka.protocol.every_request import decoded_to_its_last_byte
 from tests.unit.kafka.protocol.strategies import messages

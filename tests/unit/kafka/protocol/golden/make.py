@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.kafka.protocol import schema
-from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.schema import Array, Struct, Wire, uuid_text
+from tests.kafka_requests import REQUESTS
 
 MODULES = tuple(f"kafka.protocol.{name}" for name in ("admin", "metadata", "consumer", "producer", "sasl"))
 # Where our field has another name than the description's.

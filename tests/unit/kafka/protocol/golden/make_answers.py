@@ -18,10 +18,10 @@ from kazoo.client import KazooClient
 
 from streamlet.devcluster import DevCluster
 from streamlet.kafka.net.sasl import sasl_client
-from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.messages.groups import DescribeGroupsRequest
 from streamlet.kafka.protocol.schema import ApiKey
 from tests.brokers import MORE_SECURITY
+from tests.kafka_requests import REQUESTS
 from tests.unit.kafka.protocol.every_request import Conversation, Line, log_in
 
 SCRAM = {"user": "bob", "password": "bob-secret", "nonce": "fixed+for+the+record"}

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.kafka.protocol import schema
-from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.schema import Array, Struct, Wire, uuid_text
+from tests.kafka_requests import REQUESTS
 from tests.unit.kafka.protocol.golden.make import RENAMED, SIZES
 
 _ENCODE = Path(__file__).parents[2] / "golden" / "Encode.java"

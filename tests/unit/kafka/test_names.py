@@ -1,0 +1,44 @@
+"""The names of ``streamlet.kafka``, which are loaded when they are first used."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import streamlet.kafka
+from streamlet.kafka import _MODULES
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules of ours that a fresh interpreter has loaded after this code."""
+    code += "; import json, sys; print(json.dumps([name for name in sys.modules if name.startswith('streamlet')]))"
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return set(json.loads(ran.stdout))
+
+
+def test_each_name_is_found_where_the_table_says() -> None:
+    assert sorted(_MODULES) == streamlet.kafka.__all__ == sorted(streamlet.kafka.__all__)
+    for name, module in _MODULES.items():
+        found = getattr(streamlet.kafka, name)
+        assert found.__name__ == name and found.__module__.startswith(f"streamlet.kafka.{module}")
+        assert name in dir(streamlet.kafka)
+
+
+def test_a_spout_loads_neither_the_producer_nor_the_admin() -> None:
+    """Each process of a run would pay for it."""
+    loaded = loaded_by("import streamlet.spouts.kafka")
+    assert "streamlet.spouts.kafka.spout" in loaded
+    assert not [name for name in loaded if name.startswith(("streamlet.kafka.producer", "streamlet.kafka.admin"))]
+
+
+@pytest.mark.parametrize("room", ["admin", "broker_errors", "consumer", "errors", "producer"])
+def test_a_room_is_an_attribute_of_the_tower(room: str) -> None:
+    assert f"streamlet.kafka.{room}" in loaded_by(f"import streamlet.kafka; streamlet.kafka.{room}")
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = streamlet.kafka.Nothing  # type: ignore[attr-defined]
