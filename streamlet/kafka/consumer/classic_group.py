@@ -112,11 +112,13 @@ class ClassicGroup:
         rebalance_s = config.max_poll_interval_ms / 1000 + JOIN_GRACE_S
         self._rebalance_limit_s = max(rebalance_s, config.request_timeout_ms / 1000)
         self._coordinator: Broker | None = None
-        self._search_limit_s = min(SEARCH_LIMIT_S, config.request_timeout_ms / 1000)
+        self._search_limit_s = min(SEARCH_LIMIT_S, config.session_timeout_ms / 3000, config.request_timeout_ms / 1000)
         self._leaving: RequestFuture[LeaveGroupResponse] | None = None
         self._share: Share | None = None
         self._joins, self._share_by_s = 0, 0.0
         """Number of the last join, and the latest time to share out."""
+        self._beats = 0
+        """Number of the last heartbeat."""
         self._join_told_s = join_told_s
         self._tell_join_s = math.inf
         """When to say that the join takes long: once for each. Infinity: never."""
@@ -279,7 +281,12 @@ class ClassicGroup:
             group_instance_id=self.membership.settings.group_instance_id,
         )
 
+        number = self._beats = self._beats + 1
+
         def answered(done: RequestFuture[HeartbeatResponse]) -> None:
+            # Rule: only the newest is heard. One that was given up proves no place from when the newest was sent.
+            if number != self._beats:
+                return
             self.membership.beat_answered(_error_of(done, "A heartbeat"), generation, self._clock.monotonic())
 
         self.client.send(request, self._coordinator).add_listener(supervised(answered, self._note_error))

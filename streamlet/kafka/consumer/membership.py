@@ -211,6 +211,13 @@ _COORDINATOR_GONE = (CoordinatorNotAvailable, NotCoordinator, Disconnected)
 _FATAL = (GroupAuthorizationFailed, GroupMaxSizeReached, InconsistentGroupProtocol, InvalidSessionTimeout)
 
 
+def _fenced(settings: GroupSettings) -> MembershipFenced:
+    return MembershipFenced(
+        f"Another member of group {settings.group_id!r} has the group_instance_id {settings.group_instance_id!r}, and "
+        "has taken this one's place. Each static member needs an id of its own: stop one of the two, or rename it."
+    )
+
+
 @dataclass(slots=True)
 class Membership:
     """One member of a group."""
@@ -233,6 +240,8 @@ class Membership:
     """Whether an answer to FindCoordinator is awaited. A search outlives a membership that is lost meanwhile."""
     _to_do: list[Action] = field(default_factory=list)
     _beating: bool = False
+    _silent: bool = False
+    """Whether the coordinator was silent, and no heartbeat has been answered since."""
     _rejoin_told: bool = False
     _not_before_s: float = 0.0
     _failures: int = 0
@@ -275,14 +284,15 @@ class Membership:
         if self._slow_user(now_s):
             return self._to_do.pop(0) if self._to_do else None
         member = self.state in (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
-        if member and self.coordinator_known and now_s - self._heard_s >= self.settings.session_timeout_s:
+        if member and self.coordinator_known and now_s - self._heard_s >= self._patience_s():
             # It may live elsewhere by now. If it has forgotten us, the next heartbeat's answer says so.
             self.coordinator_known = False
             self._heard_s = now_s
-            # Rule: the heartbeat that it owes is given up. One is under way at a time, and until its own time-out,
-            # which may be far longer than the session, none would go to the coordinator of now: it would expel us. Not
-            # while a share is awaited: a leader may take its time, and a broker answers a connection's requests in
-            # order.
+            # Rule: the heartbeat that it owes is given up, also one that has not left yet. One is under way at a time,
+            # and until its own time-out, which may be far longer than the session, none would go to the coordinator of
+            # now: it would expel us. The connection is kept while a share is awaited: a leader may take its time, and a
+            # broker answers a connection's requests in order.
+            self._beating, self._silent = False, True
             if self.state is MemberState.STABLE:
                 return Disconnect()
         # Heartbeats go on while the answer to a sync is awaited: the session time-out does not stand still.
@@ -311,12 +321,16 @@ class Membership:
         ):
             wait = max(self._not_before_s - now_s, 0.0)
         if member:
-            wait = min(wait, self._heard_s + self.settings.session_timeout_s - now_s)
+            wait = min(wait, self._heard_s + self._patience_s() - now_s)
             if not self._beating and self.coordinator_known:
                 wait = min(wait, self._beat_due_s() - now_s)
         if self.state is MemberState.STABLE:
             wait = min(wait, self.polled_s + self.settings.max_poll_interval_s - now_s)
         return max(wait, 0.0)
+
+    def _patience_s(self) -> float:
+        # Brokers may name one that hangs for some time, until another is elected. That gives us one session's time.
+        return self.settings.session_timeout_s / (3 if self._silent else 1)
 
     def _beat_due_s(self) -> float:
         return max(self._beat_sent_s + self.settings.heartbeat_interval_s, self._not_before_s)
@@ -380,6 +394,7 @@ class Membership:
         self.generation, self.leads = generation, leads
         self.state = MemberState.COMPLETING_REBALANCE
         self._heard_s = self._beat_sent_s = self._taken_s = now_s
+        self._silent = False
         self._failures = 0
         self._to_do.append(Share(generation.protocol, members, skip) if leads else Sync(generation, {}))
 
@@ -435,11 +450,11 @@ class Membership:
         # Silence is counted from when the accepted heartbeat was sent, as the coordinator counts from when it came. A
         # member that slept in between reads the answer only when it wakes, and would report a silence of 0 s.
         if error is None:
-            self._heard_s, self._taken_s, self._failures = now_s, self._beat_sent_s, 0
+            self._heard_s, self._taken_s, self._failures, self._silent = now_s, self._beat_sent_s, 0, False
             if self.state is MemberState.STABLE:
                 self.granted_s = self._beat_sent_s
         elif isinstance(error, RebalanceInProgress):
-            self._heard_s, self._taken_s = now_s, self._beat_sent_s
+            self._heard_s, self._taken_s, self._silent = now_s, self._beat_sent_s, False
             if self.state is MemberState.STABLE:
                 self.rejoin("the group rebalances")
         elif isinstance(error, (UnknownMemberId, IllegalGeneration)):
@@ -468,13 +483,7 @@ class Membership:
 
     def _failed(self, error: KafkaError, now_s: float) -> None:
         if isinstance(error, FencedInstanceId):
-            self._fatal(
-                MembershipFenced(
-                    f"Another member of group {self.settings.group_id!r} has the group_instance_id "
-                    f"{self.settings.group_instance_id!r}, and has taken this one's place. Each static member needs an "
-                    "id of its own: stop one of the two, or rename it."
-                )
-            )
+            self._fatal(_fenced(self.settings))
         elif isinstance(error, _FATAL):
             self._fatal(error)
         elif isinstance(error, _COORDINATOR_GONE):

@@ -158,9 +158,14 @@ def test_c6_silence_of_the_coordinator_makes_it_unknown_and_the_membership_goes_
     membership = stable()
     assert steps(membership, 3.0) == [Heartbeat(FIRST)]
     assert steps(membership, 10.0) == [Disconnect(), FindCoordinator()]
-    membership.beat_answered(Disconnected("closed"), FIRST, 10.0)
     membership.coordinator_found(10.2)
     assert steps(membership, 10.2) == [Heartbeat(FIRST)], "the one that was owed holds none up"
+    assert steps(membership, 13.6) == [Disconnect(), FindCoordinator()], "a third of the session: it may hang, too"
+    membership.coordinator_found(13.6)
+    assert steps(membership, 13.6) == [Heartbeat(FIRST)]
+    membership.beat_answered(None, FIRST, 13.7)
+    assert steps(membership, 17.5) == [Heartbeat(FIRST)]
+    assert steps(membership, 23.6) == [] and steps(membership, 23.8) == [Disconnect(), FindCoordinator()]
     assert membership.generation == FIRST
 
 
@@ -169,7 +174,8 @@ def test_c6_a_coordinator_that_is_silent_while_a_share_is_awaited_is_looked_for_
     membership = syncing()
     assert steps(membership, 3.0) == [Heartbeat(FIRST)]
     assert steps(membership, 10.0) == []
-    assert not membership.coordinator_known
+    membership.coordinator_found(10.2)
+    assert steps(membership, 10.2) == [Heartbeat(FIRST)]
 
 
 @pytest.mark.parametrize("error", [NotCoordinator(), CoordinatorNotAvailable(), Disconnected("gone")])
