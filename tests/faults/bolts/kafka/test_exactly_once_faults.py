@@ -35,7 +35,7 @@ from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, SpoutConfig
 class Twice(Bolt):
     outputs = ["line"]
     def initialize(self, conf, context):
-        with open(f"pid.{context.worker}", "w") as file:
+        with open(f"FOLDER/pid.{context.worker}", "w") as file:
             file.write(str(os.getpid()))
     def process(self, tup):
         time.sleep(0.0003)
@@ -72,15 +72,29 @@ class Rig:
                 producer.poll(0)
         assert producer.flush(60) == 0
 
-    def start(self, delivery: str = "exactly-once", more: str = "", flaky: float = 0.0005) -> Marked:
+    def start(
+        self,
+        delivery: str = "exactly-once",
+        more: str = "",
+        flaky: float = 0.0005,
+        workers: int = 3,
+        spark: bool = False,
+    ) -> Marked:
         text = FILE.replace("SERVERS", self.cluster.bootstrap_servers).replace("DELIVERY", delivery)
+        text = text.replace("FOLDER", str(self.folder))
         text = text.replace("LINES", self.lines).replace("COPY", self.copy)
         (self.folder / "copied.py").write_text(text.replace("MORE", more).replace("FLAKY", str(flaky)))
         log = (self.folder / "log").open("a")
         settings = {"TMPDIR": str(self.folder)}
         try:
-            command = ["run", "copied.py", "--workers", "3", "--until-caught-up", "--json"]
-            return streamlet(command, settings, cwd=self.folder, stdout=log, stderr=log)
+            command = ["run", "copied.py", "--workers", str(workers), "--until-caught-up", "--json"]
+            return streamlet(
+                [*command, *(["--backend", "spark"] if spark else [])],
+                settings,
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+            )
         finally:
             log.close()
 
@@ -111,10 +125,10 @@ def rig(cluster: DevCluster, tmp_path: Path, make_topic: Callable[..., str]) -> 
     return Rig(cluster, tmp_path, make_topic(cluster, 4), make_topic(cluster, 2))
 
 
-def kill_each(rig: Rig, run: Marked, seed: int) -> None:
-    for kill in range(3):
+def kill_each(rig: Rig, run: Marked, seed: int, workers: int = 3) -> None:
+    for kill in range(workers):
         rig.until_written((kill + 1) * LINES // 3, run)
-        os.kill(rig.pid((seed + kill) % 3), signal.SIGKILL)
+        os.kill(rig.pid((seed + kill) % workers), signal.SIGKILL)
         time.sleep(1.0)
 
 
@@ -123,6 +137,18 @@ def test_with_each_worker_killed_and_a_bolt_that_fails_each_record_is_there_once
     run = rig.start()
     try:
         kill_each(rig, run, seed)
+        found = rig.end_of(run)
+    finally:
+        run.end()
+    assert found == rig.truth
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", seeds("exactly-once-kills-on-spark"))
+def test_on_executors_with_each_slot_killed_each_record_is_there_once(rig: Rig, seed: int) -> None:
+    run = rig.start(workers=2, spark=True)
+    try:
+        kill_each(rig, run, seed, workers=2)
         found = rig.end_of(run)
     finally:
         run.end()
