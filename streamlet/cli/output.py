@@ -42,6 +42,17 @@ class OutputFailed(StreamletError):
         )
 
 
+class ReaderGone(StreamletError):
+    """A run's standard output has lost its reader."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Nobody reads the run's standard output any more: the program at the other end of its pipe has ended. The "
+            "run was drained and has ended, and what it had done is committed. Send the output to a file, to the "
+            "journal, or to /dev/null if the metrics file and the log are enough."
+        )
+
+
 class _Descriptor(io.FileIO):
     """Standard output's own errors, told apart from those of any other file."""
 

@@ -22,7 +22,7 @@ from streamlet.base.log_line import LogLine, fields
 from streamlet.base.printable import printable
 from streamlet.cli.check import summary
 from streamlet.cli.errors import explain
-from streamlet.cli.output import OutputFailed
+from streamlet.cli.output import OutputFailed, ReaderGone
 from streamlet.model.spec import SPOUT
 from streamlet.model.validate import unread_spouts
 from streamlet.runtime.worker.log_lines import shown_text
@@ -98,7 +98,8 @@ class LastingView:
 
     def broke(self, error: Exception) -> None:
         """Show nothing more, and ask for the drain."""
-        self.lost = self.lost or error
+        # Unlike other commands a run says so: it ends before its time, and its log may be all that is looked at.
+        self.lost = self.lost or (ReaderGone() if isinstance(error, BrokenPipeError) else error)
         self._drain()
 
 

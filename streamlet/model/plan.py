@@ -14,6 +14,7 @@ from streamlet.model.stream import Stream, StreamId
 from streamlet.model.topology import ComponentDef, TopologySpec
 
 TICK_PERIOD = "topology.tick.tuple.freq.secs"
+TIME_OUT = "topology.message.timeout.secs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +124,8 @@ class Plan:
 
     def longest_timeout_s(self, conf: Mapping[str, Any]) -> float:
         """Return the longest time-out of messages, over all spouts, in seconds."""
-        key = "topology.message.timeout.secs"
         spouts = [component for component in self.topology.components if component.kind == SPOUT]
-        return max((float({**conf, **spout.config}[key]) for spout in spouts), default=0.0)
+        return max((float({**conf, **spout.config}[TIME_OUT]) for spout in spouts), default=0.0)
 
     def routes_of(self, source: StreamId) -> tuple[Route, ...]:
         """Return the consumers of a stream, in declaration order."""

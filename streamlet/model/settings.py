@@ -388,7 +388,10 @@ def unknown_key(key: str, source: str, known: Iterable[str], components: Mapping
         own = sorted(set(known) - set(SETTINGS))
         families = [f"{name}.NAME" for name, names in components.items() if names]
         there = f"This topology has {', '.join([*own, *families])} of its own. " if own or families else ""
-        remedy = f"{there}`streamlet check --settings FILE` lists all, and says what they mean."
+        remedy = (
+            f"{there}`streamlet check --settings FILE` lists all, and says what they mean. One of your own, which a "
+            "component reads from its conf, stands in the topology's config first."
+        )
     return f"{what} {remedy}"
 
 

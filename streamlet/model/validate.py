@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ from typing import Any
 from streamlet.base.errors import BadInput, SettingError
 from streamlet.model.delivery import delivery_problems
 from streamlet.model.grouping import KINDS, Grouping
-from streamlet.model.plan import TICK_PERIOD
+from streamlet.model.plan import TICK_PERIOD, TIME_OUT
 from streamlet.model.settings import SETTINGS, STORMS_SETTINGS, parse_setting
 from streamlet.model.spec import BOLT, SPOUT
 from streamlet.model.stream import DEFAULT_STREAM, Stream
@@ -95,7 +96,7 @@ def validate(
         # start.
         findings = [
             *_component(component, imported),
-            *_ticks(topology, component),
+            *_ticks(topology, component, settings or {}),
             *input_problems(topology, component),
             *wiring_problems(topology, component, (overrides or {}).get(component.name, {})),
             *config_problems(component.config),
@@ -362,12 +363,36 @@ def _outputs(component: ComponentDef) -> Iterator[Finding]:
         )
 
 
-def _ticks(topology: TopologySpec, component: ComponentDef) -> Iterator[Finding]:
-    period = {**topology.config, **component.config}.get(TICK_PERIOD)
-    if getattr(component.cls, "needs_ticks", False) and period is None:
+def _ticks(topology: TopologySpec, component: ComponentDef, settings: Mapping[str, Any]) -> Iterator[Finding]:
+    if not getattr(component.cls, "needs_ticks", False):
+        return
+    conf = {key: setting.default for key, setting in SETTINGS.items()} | {**topology.config, **settings}
+    period = {**conf, **component.config}.get(TICK_PERIOD)
+    if period is None:
         yield (
             "It processes its batches at ticks, and gets none.",
             f'Give it a period in seconds: config={{"{TICK_PERIOD}": 1}}, or derive it from TicklessBatchingBolt.',
+        )
+
+    elif conf["topology.acker.executors"] != 0:
+        yield from _late_batches(topology, component, conf, period)
+
+
+def _late_batches(topology: TopologySpec, component: ComponentDef, conf: Any, period: Any) -> Iterator[Finding]:
+    # Rule: refused before the run. Each tuple that waits for its batch would be sent again, and the batch, which nobody
+    # can take it out of, would have it twice.
+    spouts = [{**conf, **spout.config}[TIME_OUT] for spout in topology.components if spout.kind == SPOUT]
+    try:
+        between_s = float(period) * getattr(component.cls, "ticks_between_batches", 1)
+        longest_s = max(map(float, spouts), default=math.inf)
+    except (TypeError, ValueError):
+        return  # told where settings are read
+    if between_s >= longest_s:
+        yield (
+            f"It processes its batches every {between_s:g} s, and a tuple times out after {longest_s:g} s "
+            f"({TIME_OUT}): what waits for its batch is sent again meanwhile, and would be in the batch twice.",
+            f"Let batches come well within the time-out: a shorter period ({TICK_PERIOD} of the bolt), or a longer "
+            "time-out.",
         )
 
 
@@ -566,9 +591,7 @@ def override_problems(component: ComponentDef, overrides: Mapping[str, Any]) -> 
         if name not in known:
             yield (
                 f"It has no setting {name!r} that a run could change.",
-                nearest(name, known, f"There are: {listed(known)}.")
-                if known
-                else f"{component.cls.__qualname__} has none; a key of your own belongs into the topology's config.",
+                _how_to_set(component, name, known),
             )
     if all(name in known for name in overrides):
         try:
@@ -576,6 +599,17 @@ def override_problems(component: ComponentDef, overrides: Mapping[str, Any]) -> 
         except SettingError as error:
             for problem in error.message.split("\n"):
                 yield problem, "It was given for this run."
+
+
+def _how_to_set(component: ComponentDef, name: str, known: frozenset[str]) -> str:
+    if name in SETTINGS:
+        return (
+            f"{name} of one component stands in its own config (of its class, or of spec), which goes before what is "
+            f"given for the run; -c {name}=VALUE is for all that have no value of their own."
+        )
+    if known:
+        return nearest(name, known, f"There are: {listed(known)}.")
+    return f"{component.cls.__qualname__} has none; a key of your own belongs into the topology's config."
 
 
 def unknown_components(topology: TopologySpec, overrides: Mapping[str, Any]) -> Iterator[Problem]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from streamlet.components.bolt import Bolt
 from streamlet.components.spout import Spout
 from streamlet.components.tuples import Tuple
 from streamlet.model.grouping import Grouping
-from streamlet.model.plan import TICK_PERIOD, Plan, make_plan
+from streamlet.model.plan import TICK_PERIOD, TIME_OUT, Plan, make_plan
 from streamlet.model.settings import resolve
 from streamlet.model.spec import BOLT, SPOUT, ComponentSpec, OutputRef, as_name, input_pairs, source_stream
 from streamlet.model.stream import DEFAULT_STREAM, Stream, StreamId
@@ -72,7 +73,8 @@ class BoltTester(Tester, Generic[B]):
         if readers is None:
             readers = {"its_reader" if "reader" in {name, *self._fields} else "reader": 1}
         topology = _around(spec, name, self._fields, readers, task_count, conf or {})
-        whole = make_plan(checked(topology, imported=False), 1)
+        # The time-out is that of the topology it will stand in: no tick is too seldom here.
+        whole = make_plan(checked(topology, imported=False, settings={TIME_OUT: math.inf}), 1)
         # The bolt is alone on worker 0; whatever it talks to is on worker 1, which is this object.
         tasks = tuple(
             replace(task, worker=int((task.component, task.index) != (name, task_index))) for task in whole.tasks

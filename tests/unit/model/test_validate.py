@@ -565,3 +565,47 @@ def test_a_method_that_cannot_take_its_arguments_is_a_problem(cls: Any, told: st
 def test_a_setting_of_storms_that_means_nothing_here_is_answered_with_what_takes_its_place() -> None:
     found = problems(lines=Lines.spec(), config={"topology.subprocess.timeout.secs": 30})
     assert "streamlet.task.hang.action=replace" in only(found).remedy
+
+
+class Sums(BatchingBolt):
+    def process_batch(self, key, tups) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("period", "ticks", "run", "said"),
+    [
+        (29, 1, {}, ""),
+        (30, 1, {}, "every 30 s, and a tuple times out after 30 s"),
+        (10, 3, {}, "every 30 s, and a tuple times out after 30 s"),
+        (6, 1, {"topology.message.timeout.secs": 4}, "every 6 s, and a tuple times out after 4 s"),
+        (30, 1, {"topology.message.timeout.secs": 90}, ""),
+        (30, 1, {"topology.acker.executors": 0}, ""),  # nothing is tracked, and nothing times out
+        ("soon", 1, {}, "topology.tick.tuple.freq.secs"),  # told as a wrong setting
+    ],
+)
+def test_batches_that_come_later_than_the_time_out_are_refused(
+    period: Any, ticks: int, run: dict[str, Any], said: str
+) -> None:
+    """Each tuple would be sent again while it waits, and be in its batch twice."""
+    kind = type("Late", (Sums,), {"ticks_between_batches": ticks, "__module__": "m"})
+    lines = Lines.spec()
+    late = kind.spec(inputs=[lines], config={"topology.tick.tuple.freq.secs": period})
+    found = validate(topology(lines=lines, late=late), settings=run)
+    assert [problem.component for problem in found] == (["late"] if said else [])
+    assert all(said in problem.message and problem.remedy for problem in found)
+
+
+def test_the_time_out_that_counts_for_a_batch_is_the_longest_of_the_spouts() -> None:
+    slow = Lines.spec(config={"topology.message.timeout.secs": 60})
+    quick = Lines.spec(config={"topology.message.timeout.secs": 5})
+    sums = Sums.spec(inputs=[slow, quick], config={"topology.tick.tuple.freq.secs": 30})
+    assert not validate(topology(slow=slow, quick=quick, sums=sums))
+
+
+def test_a_run_that_would_set_a_components_own_setting_is_told_where_that_stands() -> None:
+    lines = Lines.spec()
+    sums = Sums.spec(inputs=[lines], config={"topology.tick.tuple.freq.secs": 6})
+    given = {"sums": {"topology.tick.tuple.freq.secs": "4"}}
+    problem = only(validate(topology(lines=lines, sums=sums), given))
+    assert "no setting 'topology.tick.tuple.freq.secs' that a run could change" in problem.message
+    assert "stands in its own config" in problem.remedy and "-c topology.tick.tuple.freq.secs=VALUE" in problem.remedy

@@ -107,12 +107,12 @@ def test_emit_in_cleanup_is_refused_and_cleanup_runs_once() -> None:
     assert late.bolt.cleaned == 1 and late.emitted() == []
 
 
-EACH_MINUTE = {"topology.tick.tuple.freq.secs": 60}
+SELDOM = {"topology.tick.tuple.freq.secs": 20}
 
 
 class Sums(BatchingBolt):
     outputs = ["sum"]
-    config = EACH_MINUTE
+    config = SELDOM
 
     def process_batch(self, key: Any, tups: list[Tuple]) -> None:
         self.emit([sum(tup.values[0] for tup in tups)])
@@ -121,7 +121,7 @@ class Sums(BatchingBolt):
 class Keeps(Bolt):
     """Writes what it has been given at its ticks, and says when it is closed."""
 
-    config = EACH_MINUTE
+    config = SELDOM
 
     def initialize(self, conf: Any, context: Any) -> None:
         self.kept: list[Any] = []
