@@ -89,6 +89,11 @@ class BatchingBolt(Bolt):
     def expect_last_tick(self) -> None:
         self._ticks = self.ticks_between_batches  # the others do not come
 
+    def waits_for_tick(self, tups: Iterable[Tuple]) -> bool:
+        """Tell whether all these tuples are in batches that wait."""
+        waiting = {id(tup) for batch in self._batches.values() for tup in batch}
+        return waiting.issuperset(map(id, tups))
+
     def process_batches(self) -> None:
         """Process all batches now. Raises BatchFailed of the last that failed, after all of them."""
         batches, self._batches = self._batches, {}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import inspect
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -12,7 +13,7 @@ from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.components.columns import Columns
 from streamlet.components.component import TaskPort
-from streamlet.components.spout import FailReason, Spout, SpoutPort
+from streamlet.components.spout import FailReason, Spout, SpoutPort, TriesInTests
 
 _NO_ID = "a ReliableSpout emits with tup_id, so that the tuple can be replayed"
 
@@ -136,6 +137,13 @@ class ReliableSpout(Spout):
 
     def given_up_count(self) -> int:
         return self._given_up
+
+    @classmethod
+    def tries_in_tests(cls, kwargs: Mapping[str, Any]) -> TriesInTests | None:
+        # What is no plain value, as a property, has its value when the task runs: a test has no such task.
+        static = inspect.getattr_static
+        own = [hasattr(static(cls, name), "__get__") for name in ("max_fails", "replay_backoff")]
+        return None if any(own) else TriesInTests(cls.max_fails, cls.replay_backoff)
 
     def bind(self, port: TaskPort) -> None:
         super().bind(port)

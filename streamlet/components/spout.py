@@ -6,6 +6,8 @@ import enum
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
+from streamlet.base.backoff import Backoff
+from streamlet.base.errors import StreamletError
 from streamlet.components.component import Component, TaskPort, not_running
 from streamlet.model.paused import PausedPart
 from streamlet.model.spec import SPOUT, ComponentSpec
@@ -35,6 +37,21 @@ class FailureCause(NamedTuple):
     """The error's text, or the bolt's reason; cut to 500 characters."""
     to_dead_letters: bool = False
     """Whether the bolt called ``dead_letter``."""
+
+
+class TriesInTests(NamedTuple):
+    """The tries of a row in a test."""
+
+    max_fails: int | None
+    """Retries after the first try; None: without end."""
+    backoff: Backoff
+    keeps_letters: bool = False
+    """Whether a row that is given up is a dead letter."""
+    stops: Callable[[int, int, FailureCause | None], StreamletError] | None = None
+    """Makes the error that ends the run with a row that is given up; None: the run goes on.
+
+    It is given the row's place in its list, its tries and the cause.
+    """
 
 
 class MessageIds(Sequence[Hashable]):
@@ -271,6 +288,15 @@ class Spout(Component):
         ``kwargs``: of the constructor. True: ``fail`` comes with DEAD_LETTER then, and keeps the message somewhere.
         """
         return False
+
+    @classmethod
+    def tries_in_tests(cls, kwargs: Mapping[str, Any]) -> TriesInTests | None:
+        """Return how a ``TopologyTester`` tries rows that fail.
+
+        They are of a list that stands for this spout. None: as a ReliableSpout with its defaults. ``kwargs``: of the
+        constructor.
+        """
+        return None
 
     def lasting_id(self, tup_id: Any) -> Any:
         """Return the message's name in every run; by default its id.

@@ -5,7 +5,7 @@ Lists go in; emitted tuples, acks, failures and errors come out. `streamlet docs
 
 from streamlet.base.clock import ManualClock
 from streamlet.testing.bolt_tester import BoltTester
-from streamlet.testing.tester import Emitted, Raised
+from streamlet.testing.tester import Emitted, KeptLetter, Raised
 from streamlet.testing.topology_tester import TopologyTester
 
-__all__ = ["BoltTester", "Emitted", "ManualClock", "Raised", "TopologyTester"]
+__all__ = ["BoltTester", "Emitted", "KeptLetter", "ManualClock", "Raised", "TopologyTester"]

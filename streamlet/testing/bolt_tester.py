@@ -30,7 +30,7 @@ from streamlet.runtime.links.links import NoLinks
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.runtime.tasks.values import travelling
 from streamlet.testing.given import counted, row_values
-from streamlet.testing.tester import Raised, Tester
+from streamlet.testing.tester import KeptLetter, Raised, Tester, said_of
 from streamlet.tracking.acker import AckLedger
 from streamlet.tracking.pending import PendingSet
 from streamlet.tracking.roots import STEP
@@ -106,7 +106,12 @@ class BoltTester(Tester, Generic[B]):
         return self._failed[self._name]
 
     @property
-    def dead_letters(self) -> list[tuple[list[Any], str]]:
+    def fail_reasons(self) -> list[str]:
+        """Why each of ``failed`` did, in the same order: ``ValueError: why``, or a text; empty: nothing was said."""
+        return self._fail_reasons[self._name]
+
+    @property
+    def dead_letters(self) -> list[KeptLetter]:
         """The values and the reason of each ``dead_letter``, in order; these tuples are in ``failed``, too."""
         return self._dead_letters[self._name]
 
@@ -201,8 +206,9 @@ class BoltTester(Tester, Generic[B]):
         for root in self._ledger.fail(outgoing.fails):
             values, cause = self._rows.pop(root), outgoing.causes.get(root)
             self._failed[self._name].append(values)
+            self._fail_reasons[self._name].append(said_of(cause))
             if cause is not None and cause.to_dead_letters:
-                self._dead_letters[self._name].append((values, cause.text))
+                self._dead_letters[self._name].append(KeptLetter(values, said_of(cause), 1))
         sent: list[tuple[Root, int]] = []
         for run in outgoing.runs:
             for root, edge in zip(run.roots, run.edges, strict=True):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, cast
 
-from streamlet.base.errors import BadInput, WrongArgument
+from streamlet.base.errors import BadInput, StreamletError, WrongArgument
 from streamlet.components.reliable_spout import ReliableSpout
-from streamlet.components.spout import Spout
+from streamlet.components.spout import FailReason, Spout, TriesInTests
 from streamlet.components.tuples import Tuple
 from streamlet.model.spec import BOLT, SPOUT
 from streamlet.model.stream import DEFAULT_STREAM
@@ -18,30 +18,75 @@ from streamlet.model.topology import ComponentDef, TopologySpec
 class GivenRow:
     """One row of a given list. It is its own message id: equal rows are different messages."""
 
-    __slots__ = ("stream", "values")
+    __slots__ = ("place", "stream", "values")
 
     def __init__(self, values: list[Any], stream: str = DEFAULT_STREAM) -> None:
         self.values = values
         self.stream = stream
+        self.place = 0
+        """Which of its list it is, from 0. Known once it was emitted."""
 
     def __repr__(self) -> str:
         return repr(self.values)
 
 
+class GivenRows(deque[GivenRow]):
+    """The rows of a list that no spout has taken yet."""
+
+    taken = 0
+
+    def take(self) -> GivenRow:
+        """Take the next row, and give it its place."""
+        row = self.popleft()
+        row.place, self.taken = self.taken, self.taken + 1
+        return row
+
+
+Limit = int | Literal["own"] | None
+"""Retries that a test sets for its lists; None: without end. "own": as each spout has it."""
+
+
 class GivenSpout(ReliableSpout):
-    """Emits the rows of a list that all its tasks share."""
+    """Emits the rows of a list that all its tasks share.
+
+    It gives them up as the spout does that it stands for.
+    """
 
     max_fails: ClassVar[int | None] = 3
 
-    def __init__(self, rows: deque[GivenRow], max_fails: int | None, keeps_dead_letters: bool) -> None:
+    def __init__(self, rows: GivenRows, tries: TriesInTests, keeps_dead_letters: bool) -> None:
         self._rows = rows
-        vars(self)["max_fails"] = max_fails
+        self._tries = tries
+        self._poison: StreamletError | None = None
+        self._letters = 0
+        vars(self).update(max_fails=tries.max_fails, replay_backoff=tries.backoff)
 
     def next_tuple(self) -> None:
+        self.on_timer()
         if self._rows:
-            message = self._rows.popleft()
+            message = self._rows.take()
             stream = None if message.stream == DEFAULT_STREAM else message.stream
             self.emit(message.values, tup_id=message, stream=stream)
+
+    def on_timer(self) -> None:
+        """Raise what ends the run: as in a KafkaSpout, in no ``fail``."""
+        if self._poison is not None:
+            raise self._poison
+
+    def given_up(self, tup_id: Hashable, values: Sequence[Any], fails: int) -> None:
+        self._letters += self.makes_letter
+        if self._tries.stops is None or self.makes_letter:
+            super().given_up(tup_id, values, fails)
+        else:
+            self._poison = self._poison or self._tries.stops(cast(GivenRow, tup_id).place, fails, self.fail_cause)
+
+    @property
+    def makes_letter(self) -> bool:
+        """Whether the row that is given up now is a dead letter."""
+        return self._tries.keeps_letters or self.fail_reason is FailReason.DEAD_LETTER
+
+    def kept_count(self) -> int:
+        return self._letters
 
     def caught_up(self) -> bool:
         return not self._rows and not self.has_unfinished()
@@ -51,11 +96,25 @@ class GivenSpout(ReliableSpout):
         return bool(kwargs["keeps_dead_letters"])
 
 
-def given_kwargs(spout: ComponentDef, rows: deque[GivenRow], max_fails: int | None) -> dict[str, Any]:
+def given_kwargs(spout: ComponentDef, rows: GivenRows, max_fails: Limit) -> dict[str, Any]:
     """Return the arguments of a ``GivenSpout`` that stands for a spout."""
     # A list stands for a spout, and keeps dead letters where that one does. Elsewhere the bolt is refused, as in a run.
-    keeps = issubclass(spout.cls, Spout) and spout.cls.takes_dead_letters(spout.kwargs)
-    return {"rows": rows, "max_fails": max_fails, "keeps_dead_letters": keeps}
+    known = issubclass(spout.cls, Spout)
+    keeps = known and spout.cls.takes_dead_letters(spout.kwargs)
+    tries = (known and spout.cls.tries_in_tests(spout.kwargs)) or TriesInTests(3, ReliableSpout.replay_backoff)
+    if not isinstance(max_fails, str):
+        tries = tries._replace(max_fails=max_fails)
+    return {"rows": rows, "tries": tries, "keeps_dead_letters": keeps}
+
+
+def check_limit(max_fails: object) -> None:
+    """Refuse what cannot be a number of retries. Raises WrongArgument."""
+    number = isinstance(max_fails, int) and not isinstance(max_fails, bool) and max_fails >= 0
+    if max_fails not in (None, "own") and not number:
+        raise WrongArgument(
+            f"max_fails= is {max_fails!r}: give how often a row that failed is sent again, a whole number of at least "
+            '0, None for no limit, or leave it out ("own") for what each spout itself does.'
+        )
 
 
 def given_rows(topology: TopologySpec, given: object) -> dict[str, list[GivenRow]]:

@@ -24,14 +24,15 @@ from streamlet.base.errors import StreamletError, WrongArgument
 from streamlet.components.batch import Batch
 from streamlet.components.bolt import Bolt
 from streamlet.components.reliable_spout import ReliableSpout
-from streamlet.components.spout import FailReason, Spout
+from streamlet.components.spout import FailReason, FailureCause, Spout
 from streamlet.model.plan import Plan
 from streamlet.model.stream import DEFAULT_STREAM
 from streamlet.runtime.links.links import Links
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext
 from streamlet.runtime.worker.loop import DRAINING, WorkerLoop
-from streamlet.testing.given import GivenRow, check_stream
+from streamlet.testing import waiting
+from streamlet.testing.given import GivenRow, GivenSpout, check_stream
 
 STEP_S = 0.1
 """Seconds of one step of the clock at most.
@@ -68,6 +69,26 @@ class Raised(NamedTuple):
     """The method that was called, as ``process`` or ``process_tick``, where it is known."""
 
 
+class KeptLetter(tuple[list[Any], str]):
+    """A dead letter: the pair of its values and reason, with ``tries`` besides."""
+
+    # A pair, whatever else is known of it: a test writes down what it expects as ([""], "no customer").
+    tries: int
+
+    def __new__(cls, values: list[Any], reason: str, tries: int) -> Self:
+        made = super().__new__(cls, (values, reason))
+        made.tries = tries
+        return made
+
+    @property
+    def values(self) -> list[Any]:
+        return self[0]
+
+    @property
+    def reason(self) -> str:
+        return self[1]
+
+
 class Tester:
     """What both testers share: the loop, the clock, and the records of what components did."""
 
@@ -92,8 +113,10 @@ class Tester:
         self._raised = 0
         self._acked: dict[str, list[Any]] = defaultdict(list)
         self._failed: dict[str, list[Any]] = defaultdict(list)
+        self._fail_reasons: dict[str, list[str]] = defaultdict(list)
+        """Of each of ``_failed``, in its order."""
         self._given_up: dict[str, list[Any]] = defaultdict(list)
-        self._dead_letters: dict[str, list[tuple[list[Any], str]]] = defaultdict(list)
+        self._dead_letters: dict[str, list[KeptLetter]] = defaultdict(list)
         self._open = True
         self._ended = False
         """Whether an error has ended what a run would be."""
@@ -179,24 +202,24 @@ class Tester:
         self._turn()
         self._raise_first()
 
-    def wait(self, seconds: float = 10.0) -> None:
-        """Work until every tuple is acked or failed: for bolts with threads.
+    def wait(self, seconds: float = 10.0, *, until_held_by: Sequence[str] = ()) -> None:
+        """Work until no thread of a bolt has a tuple.
 
-        The one call that takes real time, at most ``seconds``; the tester's clock stands still. Raises as ``run``, and
-        StreamletError with the tuples still open when the time is over.
+        Every tuple is then acked, failed, or in a batch of a BatchingBolt that waits for its tick. Another bolt may
+        have threads as well as ticks: ``until_held_by`` names those that may go on holding tuples. The one call that
+        takes real time, at most ``seconds``; the tester's clock stands still. Raises as ``run``, and StreamletError
+        with the tuples still open when the time is over.
         """
         self._check_open()
         _check_seconds("wait", seconds)
+        waiting.check_bolts(self._loop, until_held_by)
         end = time.monotonic() + seconds
         self.run()
         while (still_open := self._still_open())[0]:
+            if waiting.no_thread_has_any(self._loop, until_held_by) and not waiting.let_more_in(self._loop):
+                return
             if time.monotonic() >= end:
-                who, which = still_open
-                raise StreamletError(
-                    f"{who} still open after {seconds:g} s of waiting for threads{which}. If the bolt waits for a tick "
-                    "or a time-out, call advance(): the tester's clock stands still here. Else look at what should "
-                    "have acked or failed it."
-                )
+                raise StreamletError(waiting.in_vain(self._loop, seconds, *still_open))
             time.sleep(LOOK_S)
             self.run()
 
@@ -305,17 +328,10 @@ class Tester:
         own["emit_many"] = self._recording_many(live, own["emit_many"], 1)
         own["emit_each"] = self._recording_many(live, own["emit_each"], 1)
         own["ack_many"] = _noting(spout.ack_many, self._acked[name])
-        own["fail_many"] = _noting(spout.fail_many, self._failed[name])
+        fail_many = _noting(spout.fail_many, self._failed[name])
+        own["fail_many"] = _noting_why(spout, fail_many, self._fail_reasons[name])
         if isinstance(spout, ReliableSpout):
-            given_up, list_of, letters = spout.given_up, self._given_up[name], self._dead_letters[name]
-
-            def note(tup_id: Any, values: Sequence[Any], fails: int) -> None:
-                list_of.append(list(values))
-                if spout.fail_reason is FailReason.DEAD_LETTER:
-                    letters.append((list(values), spout.fail_cause.text if spout.fail_cause else ""))
-                given_up(tup_id, values, fails)
-
-            own["given_up"] = note
+            own["given_up"] = _noting_given_up(spout, self._given_up[name], self._dead_letters[name])
 
     def _without_withdrawn(self, live: LiveTask, process_batch: Callable[[Batch], None]) -> Callable[[Batch], None]:
         """Wrap a call, so that emits it took back are forgotten."""
@@ -362,6 +378,18 @@ class Tester:
         self.log.append(made)
 
 
+def said_of(cause: FailureCause | None) -> str:
+    """Return what a bolt said of a failure, as ``ValueError: why``; empty: nothing."""
+    return ": ".join(filter(None, (cause.error, cause.text))) if cause is not None else ""
+
+
+def why_failed(spout: Spout) -> str:
+    """Return why the present messages of a spout fail."""
+    if spout.fail_cause is None and spout.fail_reason is not FailReason.FAILED:
+        return str(spout.fail_reason.value)
+    return said_of(spout.fail_cause)
+
+
 def _check_seconds(taker: str, seconds: object) -> None:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds < math.inf:
         raise WrongArgument(f"{taker} takes a number of seconds, and {seconds!r} is not one.")
@@ -371,5 +399,30 @@ def _noting(tell: Callable[[Sequence[Any]], None], noted: list[Any]) -> Callable
     def note(tup_ids: Sequence[Any]) -> None:
         noted.extend(each.values if isinstance(each, GivenRow) else each for each in tup_ids)
         tell(tup_ids)
+
+    return note
+
+
+def _noting_why(
+    spout: Spout, fail_many: Callable[[Sequence[Any]], None], reasons: list[str]
+) -> Callable[[Sequence[Any]], None]:
+    def note(tup_ids: Sequence[Any]) -> None:
+        reasons.extend([why_failed(spout)] * len(tup_ids))
+        fail_many(tup_ids)
+
+    return note
+
+
+def _noting_given_up(
+    spout: ReliableSpout, rows: list[Any], letters: list[KeptLetter]
+) -> Callable[[Any, Sequence[Any], int], None]:
+    given_up = spout.given_up
+
+    def note(tup_id: Any, values: Sequence[Any], fails: int) -> None:
+        rows.append(list(values))
+        by_bolt = spout.fail_reason is FailReason.DEAD_LETTER
+        if by_bolt or (isinstance(spout, GivenSpout) and spout.makes_letter):
+            letters.append(KeptLetter(list(values), why_failed(spout), fails))
+        given_up(tup_id, values, fails)
 
     return note

@@ -5,7 +5,6 @@ Spouts that read lists stand for the real ones, and bolts that keep records for 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,15 +23,25 @@ from streamlet.model.topology import ComponentDef, TopologyMeta
 from streamlet.running import FROM_PYTHON, check_topology, make_request, settings_given
 from streamlet.runtime.links.links import NoLinks
 from streamlet.runtime.tasks.task_stats import component_rows
-from streamlet.testing.given import GivenSpout, counted, given_kwargs, given_row, given_rows
-from streamlet.testing.tester import Tester
+from streamlet.testing.given import (
+    GivenRows,
+    GivenSpout,
+    Limit,
+    check_limit,
+    counted,
+    given_kwargs,
+    given_row,
+    given_rows,
+)
+from streamlet.testing.tester import KeptLetter, Tester
 
 
 class TopologyTester(Tester):
     """A whole topology, with lists in place of some spouts.
 
-    ``given`` names them. A row is a list of values, or a bare value for one field. Rows that fail are replayed as a
-    ReliableSpout does, after a back-off on the tester's clock, and given up after ``max_fails`` replays.
+    ``given`` names them. A row is a list of values, or a bare value for one field. Rows that fail are replayed after a
+    back-off on the tester's clock, and given up, as the spout itself would do it: a KafkaSpout by its ``retry_limit``
+    and ``on_poison``, a ReliableSpout by its ``max_fails``. Any other number for all lists: ``max_fails``.
     ``settings`` are those of ``streamlet.run``. Nothing flows before the first ``run``, ``give`` or ``advance``.
 
     It writes nothing to Kafka: a KafkaBolt, a DataFrameSink and any other bolt with ``kept_in_tests`` is not built; its
@@ -46,15 +55,16 @@ class TopologyTester(Tester):
         given: Mapping[str, Iterable[Any]] | None = None,
         *,
         settings: Mapping[str, Any] | None = None,
-        max_fails: int | None = 3,
+        max_fails: Limit = "own",
         seed: int = 0,
         clock: ManualClock | None = None,
         raise_errors: bool = True,
     ) -> None:
         check_topology(topology, "TopologyTester")
+        check_limit(max_fails)
         wanted = settings_given(settings)
         spec = topology.__topology__
-        self._lists = {name: deque(rows) for name, rows in given_rows(spec, given).items()}
+        self._lists = {name: GivenRows(rows) for name, rows in given_rows(spec, given).items()}
         components = tuple(
             replace(component, cls=GivenSpout, kwargs=given_kwargs(component, self._lists[component.name], max_fails))
             if component.name in self._lists
@@ -122,14 +132,19 @@ class TopologyTester(Tester):
         """Return failed rows of a given list, or message ids; one entry a failure."""
         return self._of_spout(spout, self._failed)
 
+    def fail_reasons(self, spout: str) -> list[str]:
+        """Return why each of ``failed`` did, in the same order; empty: nothing was said."""
+        return self._of_spout(spout, self._fail_reasons)
+
     def given_up(self, spout: str) -> list[list[Any]]:
-        """Return the rows that a ReliableSpout will not send again."""
+        """Return the rows that will not be sent again."""
         return self._of_spout(spout, self._given_up)
 
-    def dead_letters(self, spout: str) -> list[tuple[list[Any], str]]:
-        """Return values and reason of each row sent to the dead letters.
+    def dead_letters(self, spout: str) -> list[KeptLetter]:
+        """Return values and reason of each dead letter, with its ``tries``.
 
-        ``given_up`` has them, too.
+        Rows that a bolt sent there, and with ``on_poison="dead-letter"`` those whose tries are used up. ``given_up``
+        has them, too.
         """
         return self._of_spout(spout, self._dead_letters)
 

@@ -18,7 +18,7 @@ from streamlet.base import chance
 from streamlet.base.clock import through_suspend
 from streamlet.base.errors import SettingError
 from streamlet.components.context import TopologyContext
-from streamlet.components.spout import FailReason, FailureCause, Spout
+from streamlet.components.spout import FailReason, FailureCause, Spout, TriesInTests
 from streamlet.kafka.errors import KafkaError
 from streamlet.model.delivery import is_exactly_once
 from streamlet.model.paused import PausedPart
@@ -26,7 +26,7 @@ from streamlet.model.spec import SPOUT, ComponentSpec
 from streamlet.spouts.kafka.attempt import AttemptPhase
 from streamlet.spouts.kafka.dead_letters.dead_letter import TIMED_OUT
 from streamlet.spouts.kafka.dead_letters.epoch_letters import EpochLetters
-from streamlet.spouts.kafka.errors import DEAD_LETTER, NoSuchTopic
+from streamlet.spouts.kafka.errors import DEAD_LETTER, STOP, NoSuchTopic, PoisonRecord
 from streamlet.spouts.kafka.exactly_once import TOLD, ExactlyOnce
 from streamlet.spouts.kafka.failure_lines import FailureLines
 from streamlet.spouts.kafka.manager import (
@@ -36,6 +36,7 @@ from streamlet.spouts.kafka.manager import (
     OffsetIds,
     PartitionAges,
     PartitionManager,
+    tries_used_up,
 )
 from streamlet.spouts.kafka.ownership.emit_gate import EmitGate
 from streamlet.spouts.kafka.partition import Broker, Partition
@@ -393,6 +394,23 @@ class KafkaSpout(Spout):
     @classmethod
     def takes_dead_letters(cls, kwargs: Mapping[str, Any]) -> bool:
         return bool(kwargs["spout_config"].on_poison == DEAD_LETTER)
+
+    @classmethod
+    def tries_in_tests(cls, kwargs: Mapping[str, Any]) -> TriesInTests | None:
+        """Return the config's own limit, pauses and policy: a test shows what a run would do."""
+        config: SpoutConfig = kwargs["spout_config"]
+        topic = config.topic or ", ".join(config.topics) or config.topics_pattern
+
+        def stops(place: int, tries: int, cause: FailureCause | None) -> PoisonRecord:
+            return PoisonRecord(Partition(topic, 0), place, tries_used_up(tries, cause or TOOK_TOO_LONG))
+
+        policy = config.on_poison
+        return TriesInTests(
+            max_fails=config.retry_limit or None,
+            backoff=config.retry_backoff(),
+            keeps_letters=policy == DEAD_LETTER,
+            stops=stops if policy == STOP else None,
+        )
 
     def lasting_id(self, tup_id: Any) -> Any:
         """Return topic, partition and offset: each opening gives new slots."""

@@ -37,6 +37,27 @@ def test_what_a_bolt_sends_to_the_dead_letters_is_kept_with_its_reason() -> None
         assert (bill.failed, bill.acked, bill.errors) == ([[""]], [["Ann"]], [])
 
 
+class Refuses(Bolt):
+    """Fails what it is given, as that says."""
+
+    def process(self, tup: Tuple) -> None:
+        how = tup.values[0]
+        if how == "raises":
+            raise ValueError("why")
+        if how == "letter":
+            self.dead_letter(tup, "of no use")
+        elif how != "fine":
+            self.fail(tup, {"error": ValueError("why"), "text": "because"}.get(how))
+
+
+def test_the_reason_of_each_failure_is_kept() -> None:
+    with BoltTester(Refuses, raise_errors=False) as refuses:
+        refuses.give("error", "fine", "text", "nothing", "raises", "letter")
+        assert refuses.failed == [["error"], ["text"], ["nothing"], ["raises"], ["letter"]]
+        assert refuses.fail_reasons == ["ValueError: why", "because", "", "ValueError: why", "of no use"]
+        assert refuses.dead_letters == [(["letter"], "of no use")]
+
+
 def test_ticks_follow_the_clock() -> None:
     with BoltTester(Hold, conf={"topology.tick.tuple.freq.secs": 2}) as hold:
         hold.give("a", "b", "no")

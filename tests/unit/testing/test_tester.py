@@ -1,10 +1,8 @@
-"""What both testers do: errors, time, threads, the end."""
+"""What both testers do: errors, time, the end."""
 
 from __future__ import annotations
 
 import os
-import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import pytest
@@ -342,51 +340,3 @@ def test_emit_each_in_close_is_refused() -> None:
     tester = TopologyTester(Closing)
     with pytest.raises(ValueError, match="emitted while it was closed"):
         tester.close()
-
-
-class Pooled(Bolt):
-    outputs = ["word"]
-    auto_ack = False
-    takes_s = 0.02
-
-    def initialize(self, conf: Any, context: Any) -> None:
-        self.pool = ThreadPoolExecutor(4)
-
-    def process(self, tup: Tuple) -> None:
-        self.pool.submit(self.work, tup)
-
-    def work(self, tup: Tuple) -> None:
-        time.sleep(self.takes_s)
-        if tup.values[0] != "never":
-            self.emit([tup.values[0].upper()], anchors=[tup])
-            self.ack(tup)
-
-    def cleanup(self) -> None:
-        self.pool.shutdown()
-
-
-class Pooling(Topology):
-    orders = Orders.spec()
-    pooled = Pooled.spec(inputs=[orders])
-
-
-def test_a_tester_waits_for_a_bolts_threads() -> None:
-    with BoltTester(Pooled) as pooled:
-        pooled.give("a", "b", "c")
-        pooled.wait()
-        assert sorted(pooled.acked) == [["a"], ["b"], ["c"]] and sorted(pooled.emitted()) == [["A"], ["B"], ["C"]]
-    with TopologyTester(Pooling, {"orders": ["a", "b"]}) as pooling:
-        pooling.wait()
-        assert sorted(pooling.acked("orders")) == [["a"], ["b"]]
-
-
-def test_a_wait_in_vain_names_what_is_open() -> None:
-    with BoltTester(Pooled) as pooled:
-        pooled.give("never")
-        with pytest.raises(StreamletError, match=r"1 tuple is still open after 0.1 s.* threads: \['never'\]"):
-            pooled.wait(0.1)
-    with TopologyTester(Pooling, {"orders": ["never"]}) as pooling:
-        with pytest.raises(StreamletError, match=r"1 message of a spout is still open after 0.1 s"):
-            pooling.wait(0.1)
-        with pytest.raises(BadInput, match="a number of seconds"):
-            pooling.wait("long")  # type: ignore[arg-type]

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from streamlet import (
+    Backoff,
     BadInput,
     Topology,
     Tuple,
 )
 from streamlet.testing import Emitted, TopologyTester
-from tests.unit.testing.tested import Flaking, Hold, Lines, Words
+from tests.unit.testing.tested import Flaking, Flaky, Hold, Lines, Words
 
 
 def test_a_topology_runs_on_a_list_in_place_of_its_spout(tmp_path: Path) -> None:
@@ -50,6 +51,29 @@ def test_a_row_is_given_up_after_its_replays() -> None:
         assert len(flaking.errors) == 3
 
 
+def test_the_reason_of_each_failure_of_a_row_is_kept() -> None:
+    with TopologyTester(Flaking, {"lines": ["once", "fine"]}, raise_errors=False) as flaking:
+        flaking.run()
+        assert flaking.failed("lines") == [["once"]]
+        assert flaking.fail_reasons("lines") == ["ConnectionError: once"]
+
+
+def test_a_row_is_given_up_as_its_spout_would() -> None:
+    class Once(Lines):
+        max_fails = 1
+        replay_backoff = Backoff(initial=5.0, maximum=5.0)
+
+    class FlakingOnce(Topology):
+        lines = Once.spec()
+        flaky = Flaky.spec(inputs=[lines])
+
+    with TopologyTester(FlakingOnce, {"lines": ["never"]}, raise_errors=False) as flaking:
+        flaking.advance(4.9)
+        assert len(flaking.failed("lines")) == 1
+        flaking.advance(100)
+        assert len(flaking.failed("lines")) == 2 and flaking.given_up("lines") == [["never"]]
+
+
 def test_an_error_in_a_topology_is_raised() -> None:
     with TopologyTester(Flaking, {"lines": ["once"]}) as flaking:
         with pytest.raises(ConnectionError, match="once"):
@@ -70,6 +94,7 @@ def test_a_swallowed_tuple_times_out_on_the_testers_clock() -> None:
         assert swallowing.open_trees == 1 and swallowing.failed("lines") == []
         swallowing.advance(6)
         assert swallowing.failed("lines") == swallowing.given_up("lines") == [["a"]]
+        assert swallowing.fail_reasons("lines") == ["it took longer than topology.message.timeout.secs"]
 
 
 def test_one_seed_gives_one_run() -> None:
