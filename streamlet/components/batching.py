@@ -86,8 +86,8 @@ class BatchingBolt(Bolt):
             self._ticks = 0
             self.process_batches()
 
-    def expect_last_tick(self) -> None:
-        self._ticks = self.ticks_between_batches  # the others do not come
+    def expect_early_tick(self) -> None:
+        self._ticks = self.ticks_between_batches  # the others may not come
 
     def waits_for_tick(self, tups: Iterable[Tuple]) -> bool:
         """Tell whether all these tuples are in batches that wait."""

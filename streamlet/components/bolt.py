@@ -100,8 +100,11 @@ class Bolt(Component):
     def process_tick(self, tup: Tuple) -> None:
         """Handle a tick: one comes every ``topology.tick.tuple.freq.secs``, if set."""
 
-    def expect_last_tick(self) -> None:
-        """Make the next tick do all that waits for one: the run ends, and there may come no more."""
+    def expect_early_tick(self) -> None:
+        """Make the next tick do all that waits for one.
+
+        It follows at once. The run ends, and this may be the last; or a drain waits for what this bolt keeps, and asks again in a second.
+        """
 
     def on_timer(self) -> None:
         """Do upkeep, each ``timer_interval_s``, also in a drain."""

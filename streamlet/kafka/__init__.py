@@ -56,8 +56,24 @@ _MODULES = {
     "RequestFuture": "future",
     "TopicPartition": "metadata.cluster",
 }
-_ROOMS = frozenset({"admin", "broker_errors", "consumer", "errors", "producer"})
-"""Modules that are attributes of this one, however it was imported."""
+_SUBMODULES = frozenset(
+    {
+        "admin",
+        "broker_errors",
+        "client",
+        "consumer",
+        "errors",
+        "fetch",
+        "future",
+        "metadata",
+        "net",
+        "producer",
+        "protocol",
+        "records",
+        "settings",
+    }
+)
+"""Attributes of this module, whatever was imported before."""
 
 __all__ = [
     "Admin",
@@ -94,7 +110,7 @@ if not TYPE_CHECKING:  # with it a type checker would accept every name
             found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
             globals()[name] = found
             return found
-        return import_module(f"{__name__}.{name}") if name in _ROOMS else _missing(name)
+        return import_module(f"{__name__}.{name}") if name in _SUBMODULES else _missing(name)
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__, *_ROOMS})
+        return sorted({*globals(), *__all__, *_SUBMODULES})

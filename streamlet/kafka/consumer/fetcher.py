@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from streamlet.kafka.broker_errors import (
@@ -271,7 +271,9 @@ class Fetcher:
                 row = self._subscriptions.get(tp)
                 if row is not None and row.nearer.node == node:
                     row.nearer.failed(self._now_s() + self._nearer_s)
-            if not may_pass(done.exception):
+            if isinstance(done.exception, UnknownServerError):
+                self._note_unknown_error(node, wanted)
+            elif not may_pass(done.exception):
                 self._positions.tell(done.exception)
             return
         answer = done.value
@@ -279,6 +281,8 @@ class Fetcher:
             self._metrics.failed_fetches += 1
             session.refused(answer.error)
             self._pauses.failed(node, self._now_s())
+            if answer.error is UnknownServerError:
+                self._note_unknown_error(node, wanted)
             return
         session.answered(answer.session_id)
         self._pauses.ended(node)
@@ -290,6 +294,14 @@ class Fetcher:
             self._take_in(tp, fetched, wanted[tp], node)
         if self.notes_ends:
             self._note_ends(answer, wanted)
+
+    def _note_unknown_error(self, node: int, wanted: Iterable[TopicPartition]) -> None:
+        """Note an unexpected error as the whole of an answer."""
+        for tp in wanted:
+            row = self._subscriptions.get(tp)
+            if row is not None and row.nearer.node != node and not self._unknown_error_passes(tp):
+                self._unknown_errors.ended(tp)  # raised once a minute
+                self._positions.tell(UnknownServerError(f"Fetching {tp}"))
 
     def _note_ends(self, answer: SessionAnswer, wanted: dict[TopicPartition, FetchPosition]) -> None:
         # Rule: an end is an answer without records from the position on, and not the end that came with the last
@@ -493,11 +505,14 @@ class Fetcher:
             return may_pass(error)
         if error is not UnknownServerError:
             return error.retriable and error is not CorruptMessage
-        tp, now = row.topic_partition, self._now_s()
-        lasts_s = self._unknown_errors.failed(tp, now)
+        return self._unknown_error_passes(row.topic_partition)
+
+    def _unknown_error_passes(self, tp: TopicPartition) -> bool:
+        """Note an unexpected error, warn of the first; return whether to go on."""
+        lasts_s = self._unknown_errors.failed(tp, self._now_s())
         if not lasts_s:
-            what = f"Fetching {tp}"
-            _log.warning("%s cannot be read at the moment, trying again. %s", tp, error(what).message)
+            what = UnknownServerError(f"Fetching {tp}").message
+            _log.warning("%s cannot be read at the moment, trying again. %s", tp, what)
         return lasts_s < UNKNOWN_ERROR_S
 
     def forget_unassigned(self) -> None:

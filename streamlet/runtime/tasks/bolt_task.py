@@ -797,13 +797,13 @@ class BoltTask:
         """Note whether the bolt wants no tuples for now. The loop looks at it after each call of the bolt."""
         (self._resting.add if rests else self._resting.discard)(self.task_id)
 
-    def tick(self, period_s: float, last: bool = False) -> None:
-        """Give the bolt its tick. It anchors emitted tuples to nothing. ``last``: there may come no more."""
+    def tick(self, period_s: float, early: bool = False) -> None:
+        """Give the bolt its tick. It anchors emitted tuples to nothing. ``early``: it comes before its time."""
         if self.ended_run:
             return
         try:
-            if last:
-                self.bolt.expect_last_tick()
+            if early:
+                self.bolt.expect_early_tick()
             self.bolt.process_tick(tick_tuple(period_s))
             self.stats.tick_failed = 0
         except BaseException as error:

@@ -309,7 +309,7 @@ class WorkerLoop:
         # What a bolt keeps until its next tick is in no queue and, acked, in no tree.
         for live in self.tasks.values():
             if step <= len(self._ticking) and live.plan.component in self._ticking[step - 1]:
-                self.tick(live, live.conf[TICK_PERIOD], last=True)
+                self.tick(live, live.conf[TICK_PERIOD], early=True)
         self.quiet = step
         if step == self.quiet_steps:
             self._refuse_calls(BoltTask, "after everything had been worked off and the run closes. It was not taken.")
@@ -318,7 +318,7 @@ class WorkerLoop:
         """Give bolts their tick early, unless they have had their last."""
         for live in self.tasks.values():
             if live.plan.component in chain.from_iterable(self._ticking):
-                self.tick(live, live.conf[TICK_PERIOD], last=True)
+                self.tick(live, live.conf[TICK_PERIOD], early=True)
 
     @property
     def idle(self) -> bool:
@@ -361,13 +361,18 @@ class WorkerLoop:
             self._collect(live)
         # Rule: what a last tick or call has acked is known to its spout before that commits. The work is done; left
         # unsettled, the next run would do it again after each drain that was cut short.
-        self.ledgers.settle()
+        self._settle_last()
         self._flush()
         if not settled:
             self.links.finish(FINISH_LINKS_S)
             self._receive()
-            self.ledgers.settle()
+            self._settle_last()
         return self.untracked_waiting()
+
+    def _settle_last(self) -> None:
+        self.ledgers.settle()
+        for spout in self.spouts.values():  # one may emit when it hears of an ack: that is counted, too
+            self._collect(self.tasks[spout.task_id])
 
     def _make_last_calls(self) -> None:
         """Make what calls of other threads are left, past all marks: emits are counted where they were for."""
@@ -725,23 +730,27 @@ class WorkerLoop:
             return
         self.pause("failed")
         self._order_bolts()  # the one that ended the run is given nothing more
+        bolts = [live.run for live in self.tasks.values() if isinstance(live.run, BoltTask)]
         now, left = self.clock.monotonic(), math.inf
         deadline = still = now + FINISH_S
-        while (pending := self.ledgers.pending()) and not self.stopped and now < min(deadline, still):
-            if pending != left:
+        while (pending := self.ledgers.pending()) and not self.stopped:
+            # An answer of brokers may take longer than bolts do, and its records are written.
+            if pending != left or any(bolt.answered_for for bolt in bolts):
                 left, still = pending, now + FINISH_STILL_S
+            if now >= min(deadline, still):
+                return
             with contextlib.suppress(Exception):  # the spout may raise at each turn: its first reason counts
                 self.turn(0.01)
             now = self.clock.monotonic()
 
     # -- timers ----------------------------------------------------------------------------------------------
 
-    def tick(self, live: LiveTask, period_s: float, last: bool = False) -> None:
-        """Give a bolt its tick, and send the tuples it emits. ``last``: there may come no more."""
+    def tick(self, live: LiveTask, period_s: float, early: bool = False) -> None:
+        """Give a bolt its tick, and send the tuples it emits. ``early``: it comes before its time."""
         assert isinstance(live.run, BoltTask)
         if live.plan.component not in chain.from_iterable(self._ticking[: self.quiet]):
             self.shared.in_hand.note_call(live.plan.task_id, "process_tick", self.clock.monotonic())
-            live.run.tick(period_s, last)
+            live.run.tick(period_s, early)
             self.shared.in_hand.clear()
             self._collect(live)
 

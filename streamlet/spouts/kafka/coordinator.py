@@ -398,6 +398,8 @@ class PartitionCoordinator:
         """Handle partitions that could not be fetched. Raises errors that time does not fix."""
         for one in failed:
             error = one.error
+            if not isinstance(error, UnknownServerError):
+                self._unknown_errors.ended(one.partition)
             if one.first and not isinstance(error, OffsetOutOfRange):
                 log.warning("%s cannot be read at the moment, trying again. %s", one.partition, error.message)
             # Not a warning yet: the reset finds out whether something was lost, and says so.

@@ -204,8 +204,8 @@ class ExactlyOnce:
             for manager, offset in self._positions.items()
             if offset != manager.ledger.committed
         ]
-        of = (member.group_id, member.generation_id, member.member_id, member.group_instance_id)
-        return EndOfEpoch(*of, rows, self._store.cluster_id).told()
+        ids = (member.group_id, member.generation_id, member.member_id, member.group_instance_id)
+        return EndOfEpoch(*ids, rows, self._store.cluster_id).told()
 
     def _position(self, manager: PartitionManager, offset: int) -> CommitPosition:
         leader = self._coordinator.leader(manager.partition)

@@ -132,17 +132,20 @@ def test_c4_an_error_that_stays_is_raised_by_name(broker: FakeBroker, consumer_o
         poll_until(consumer, lambda: False)
 
 
+@pytest.mark.parametrize("of_all", [False, True])
 def test_c4_an_error_that_the_broker_did_not_expect_is_told_once_and_raised_when_it_lasts(
+    of_all: bool,
     broker: FakeBroker,
     consumer_of: Callable[..., Consumer],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """Of a partition, and of a whole answer: a broker's own handler gives the code alone."""
     monkeypatch.setattr(fetcher, "UNKNOWN_ERROR_S", 0.2)
-    broker.on(ApiKey.FETCH, fetched({0: (-1, b"")}))
+    broker.on(ApiKey.FETCH, FetchResponse(error_code=-1, topics=()) if of_all else fetched({0: (-1, b"")}))
     consumer = consumer_of(retry_backoff_ms=20)
     consumer.assign([ZERO])
-    with pytest.raises(UnknownServerError, match="Fetching t-0 from offset 0"):
+    with pytest.raises(UnknownServerError, match="Fetching t-0"):
         poll_until(consumer, lambda: False)
     assert caplog.text.count("t-0 cannot be read at the moment") == 1
 

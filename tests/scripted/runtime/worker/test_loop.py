@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from streamlet import Bolt, Spout, Topology, Tuple
+from streamlet import Batch, Bolt, Spout, Topology, Tuple
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import BadEmit, ValueCannotTravel
 from streamlet.components.spout import FailReason
@@ -652,3 +652,30 @@ def test_of_what_threads_had_emitted_only_untracked_tuples_count_as_left() -> No
         from_another_thread(lambda: one.bolt.emit([3]))
         from_another_thread(lambda: one.spout.emit([4]))
         assert sum(one.loop.untracked_waiting().values()) == 2
+
+
+def test_open_trees_are_finished_after_an_error_while_some_are_done_or_brokers_answer() -> None:
+    """A slow bolt beside the one that ended the run makes progress at each turn, however long one takes."""
+    with rig(0, workers=1) as one:
+        left, turns = [5], []
+        one.loop.ledgers.pending = lambda: left[0]
+
+        def turn(sleep_s: float = 0.0) -> float:
+            turns.append(one.clock.monotonic())
+            one.clock.advance(0.6)
+            left[0] -= len(turns) <= 2
+            return 0.0
+
+        one.loop.turn = turn
+        one.loop.finish_open_trees()
+        assert len(turns) == 3 and left == [3], "two with progress, one without"
+        turns.clear()
+        one.loop.tasks[BOLT].run.answered_for[Batch([])] = None
+        one.loop.finish_open_trees()
+        assert len(turns) == 4, "a bolt waits for brokers: two seconds"
+
+
+def test_what_a_spout_emits_when_it_hears_of_a_last_ack_is_counted() -> None:
+    with rig(0, workers=1) as one:
+        one.loop.ledgers.settle = lambda: one.spout.emit([9])
+        assert one.loop.left_over(settled=True, ticks=True) == {"sink": 1}

@@ -481,6 +481,15 @@ def test_an_error_that_a_broker_did_not_expect_is_raised_when_a_minute_brings_no
         rig.it.fetch_failed([FailedFetch(P0, UnknownServerError("x"), False)])
 
 
+def test_such_errors_that_come_between_others_that_pass_end_no_run() -> None:
+    rig = Rig(Reader({0: A})).start()
+    for _ in range(100):
+        rig.it.fetch_failed([FailedFetch(P0, UnknownServerError("x"), False)])
+        rig.clock.advance(1)
+        rig.it.fetch_failed([FailedFetch(P0, UnknownLeaderEpoch("x"), False)])
+        rig.clock.advance(1)
+
+
 def test_a_look_that_meets_an_error_that_a_broker_did_not_expect_is_made_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
