@@ -103,7 +103,8 @@ class Bolt(Component):
     def expect_early_tick(self) -> None:
         """Make the next tick do all that waits for one.
 
-        It follows at once. The run ends, and this may be the last; or a drain waits for what this bolt keeps, and asks again in a second.
+        It follows at once. The run ends, and this may be the last; or a drain waits for what this bolt keeps, and asks
+        again in a second.
         """
 
     def on_timer(self) -> None:

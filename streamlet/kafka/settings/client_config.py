@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -167,8 +168,7 @@ class ClientConfig(SecuritySettings):
         for written, value in settings.items():
             name = written.replace(".", "_")
             if name not in known:
-                others = {kind.CLIENT: _names(kind) for kind in ClientConfig.__subclasses__() if kind.CLIENT}
-                raise SettingError(foreign_names.unknown(written, cls.CLIENT, known, others))
+                raise SettingError(foreign_names.unknown(written, cls.CLIENT, known, _names_of_clients()))
             if name in given:
                 raise SettingError(f"{name} is given twice, as {written!r} too: leave one of them out.")
             given[name] = value
@@ -215,6 +215,16 @@ class ClientConfig(SecuritySettings):
     def brokers(self) -> tuple[Broker, ...]:
         """Return the bootstrap addresses as brokers without an id."""
         return parse_servers(self.bootstrap_servers)
+
+
+def _names_of_clients() -> dict[str, list[str]]:
+    """Return the settings of each client, by its name."""
+    # Rule: of all three, whichever are loaded. An answer that names the client which has a setting must not depend on
+    # what the program happens to use. By name, since this module is below them.
+    for room in ("admin", "consumer", "producer"):
+        importlib.import_module(f"streamlet.kafka.{room}")
+    kinds = sorted((kind for kind in ClientConfig.__subclasses__() if kind.CLIENT), key=lambda kind: kind.CLIENT)
+    return {kind.CLIENT: _names(kind) for kind in kinds}
 
 
 def _names(config: type[ClientConfig]) -> list[str]:

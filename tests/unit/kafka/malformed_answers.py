@@ -97,7 +97,7 @@ class Answering:
         self.cluster = self.metadata.cluster
         self.config = ClientConfig("127.0.0.1:9092")
 
-    def send(self, *_: object) -> RequestFuture[Any]:
+    def send(self, *_: object, **__: object) -> RequestFuture[Any]:
         future: RequestFuture[Any] = RequestFuture()
         future.complete(self._answer)
         return future

@@ -42,3 +42,9 @@ def test_a_submodule_is_an_attribute_of_the_tower(module: str) -> None:
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = streamlet.kafka.Nothing  # type: ignore[attr-defined]
+
+
+def test_the_client_that_has_a_setting_is_named_whether_it_is_loaded_or_not() -> None:
+    code = "from streamlet.kafka import Producer; Producer(default_api_timeout_ms=1)"
+    ran = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert "is a setting of the Admin and the Consumer, and none of the Producer" in ran.stderr
