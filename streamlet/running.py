@@ -414,9 +414,8 @@ class _Watch:
         origin = line.origin
         # Rule: what components print is printed. On processes it comes here by itself; from an executor as a line.
         if origin.logger in (STDOUT, STDERR):
-            with contextlib.suppress(
-                OSError, ValueError
-            ):  # a reader that has gone ends no run, as with a log's handler
+            # A reader that has gone ends no run, as with a log's handler.
+            with contextlib.suppress(OSError, ValueError):
                 print(line.text, file=sys.stdout if origin.logger == STDOUT else sys.stderr)
             return
         logger.log(

@@ -29,7 +29,7 @@ class SystemClock:
 class BootClock(SystemClock):
     """Count the seconds while the machine is suspended, too.
 
-    Where the platform can. For what others grant for a time: theirs goes on meanwhile.
+    Where the platform can. For leases: who granted one counts on meanwhile.
     """
 
     # Rule: a lease is counted by this one. Linux' CLOCK_MONOTONIC goes on while a process stands still (SIGSTOP), but

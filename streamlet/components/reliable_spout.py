@@ -140,7 +140,7 @@ class ReliableSpout(Spout):
 
     @classmethod
     def tries_in_tests(cls, kwargs: Mapping[str, Any]) -> TriesInTests | None:
-        # What is no plain value, as a property, has its value when the task runs: a test has no such task.
+        # A property gives its value while the task runs, and a test has no such task.
         static = inspect.getattr_static
         own = [hasattr(static(cls, name), "__get__") for name in ("max_fails", "replay_backoff")]
         return None if any(own) else TriesInTests(cls.max_fails, cls.replay_backoff)

@@ -373,14 +373,13 @@ def _ticks(topology: TopologySpec, component: ComponentDef, settings: Mapping[st
             "It processes its batches at ticks, and gets none.",
             f'Give it a period in seconds: config={{"{TICK_PERIOD}": 1}}, or derive it from TicklessBatchingBolt.',
         )
-
     elif conf["topology.acker.executors"] != 0:
         yield from _late_batches(topology, component, conf, period)
 
 
 def _late_batches(topology: TopologySpec, component: ComponentDef, conf: Any, period: Any) -> Iterator[Finding]:
-    # Rule: refused before the run. Each tuple that waits for its batch would be sent again, and the batch, which nobody
-    # can take it out of, would have it twice.
+    # Rule: refused before the run. Each tuple that waits for its batch would be sent again, and nobody can take the
+    # first copy out of the batch.
     spouts = [{**conf, **spout.config}[TIME_OUT] for spout in topology.components if spout.kind == SPOUT]
     try:
         between_s = float(period) * getattr(component.cls, "ticks_between_batches", 1)

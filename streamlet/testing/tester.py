@@ -1,4 +1,4 @@
-"""The part that both testers share: a loop on a clock that is moved by hand, and records of what components did.
+"""The base of both testers: a loop on a clock moved by hand, with each emit, ack, failure and error noted.
 
 Both run what a worker runs, the loop with its routing, tracking, time-outs and ticks, on the calling thread, with a
 seed and a clock that moves only by ``advance``. So a test is repeatable, never sleeps and starts nothing. Emits are
@@ -90,7 +90,7 @@ class KeptLetter(tuple[list[Any], str]):
 
 
 class Tester:
-    """What both testers share: the loop, the clock, and the records of what components did."""
+    """The loop, the clock and the notes of both testers."""
 
     def __init__(
         self,

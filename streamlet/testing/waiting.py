@@ -1,4 +1,4 @@
-"""What a tester waits for in real time: tuples that threads may have, and none that wait for a tick."""
+"""Rules of a wait in real time: for tuples that threads may have, and for none that wait for a tick."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ IDLE_DRAIN_S = 30.0
 """Seconds without a processed tuple that end the drain of a run that has caught up, unless a setting says otherwise."""
 
 KEPT_S = 1.0
-"""Seconds that a drain waits for open trees alone before bolts tick for what they keep, and between two such ticks."""
+"""Seconds of waiting for open trees alone until a drain has bolts tick early, and between two such ticks."""
 
 STANDS_S = 3.0
 """Seconds of a drain without a processed tuple before the user reads whom it waits for."""
@@ -387,7 +387,7 @@ class Supervisor:
 
     @property
     def pause(self) -> Pause:
-        """What workers are told while the run ends: whom they wait for no longer."""
+        """The message to workers while the run ends. It names those whom they wait for no longer."""
         return Pause([index for index, worker in self.workers.items() if worker.state is WorkerState.GONE])
 
     def _tell_long_drain(self) -> list[Instruction]:

@@ -121,7 +121,7 @@ class BoltTask:
         self.stats = TaskStats()
         self.report_metric = self.stats.report_metric
         self.copied = 0
-        """Rows in the outboxes beyond one for each emit: a row a reader, so of an emit that nobody reads -1."""
+        """Rows in the outboxes minus emits: an emit has a row for each reader, and none where nobody reads."""
         self.held: dict[Tuple, float] = {}
         """Tracked tuples that ``process`` has returned from without an ack or failure, and when they were given."""
         self.answered_for: dict[Batch, None] = {}

@@ -111,7 +111,7 @@ class SpoutTask:
         self.emits = 0
         """Calls of emit, and messages of ``emit_each``: what a turn is counted by."""
         self._more_tuples = 0
-        """Tuples beyond one for each of these: of an ``emit_many``."""
+        """Tuples of ``emit_many`` beyond one a call, since ``emits`` counts calls."""
         self.too_large = 0
         """Untracked tuples that no frame could hold."""
         self.active = False

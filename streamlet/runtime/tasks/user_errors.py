@@ -115,7 +115,7 @@ def every_tuple_failed(
 
 def bolt_ended_run(component: str, error: BaseException, defined: Defined = None) -> StreamletError:
     """Explain why a bolt's exception ends the run: its class has ``exit_on_exception``."""
-    # What one of our own bolts tells says all: its user has not chosen that it ends the run.
+    # An error of one of our own bolts is a whole paragraph, and its user has set no exit_on_exception.
     if isinstance(error, StreamletError) and _below(place(error, defined), _OURS):
         return error
     return ComponentFailed(

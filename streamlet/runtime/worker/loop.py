@@ -735,7 +735,7 @@ class WorkerLoop:
         deadline = still = now + FINISH_S
         while (pending := self.ledgers.pending()) and not self.stopped:
             # An answer of brokers may take longer than bolts do, and its records are written.
-            if pending != left or any(bolt.answered_for for bolt in bolts):
+            if pending != left or any(bolt.answered_for and not bolt.ended_run for bolt in bolts):
                 left, still = pending, now + FINISH_STILL_S
             if now >= min(deadline, still):
                 return

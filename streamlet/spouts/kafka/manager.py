@@ -200,7 +200,7 @@ class PartitionManager:
         self._has_columns = columns_of(scheme) is not None
         self._together = self._has_columns and stream is None
         """Whether many records may leave in one call."""
-        self._run = MOST_RUN
+        self._run_length = MOST_RUN
         """Records that are taken to leave in one call, at most: about twice the last run without an odd one."""
         self._next_is_odd = False
         """Whether the next record was found to leave alone."""
@@ -324,19 +324,19 @@ class PartitionManager:
             self._next_is_odd = False
             return False
         waiting, ledger = self._waiting, self.ledger
-        offsets, rows = waiting.take(most if most < self._run else self._run)
+        offsets, rows = waiting.take(most if most < self._run_length else self._run_length)
         if not (set(map(type, rows)) <= ROWS and self._leave_together(offsets)):
             fit = self._fit(offsets, rows)
-            # Rule: an odd record does nothing but part the others. What is taken grows and shrinks with the run before
-            # it: else all that waits would be looked through again for each of them, and a compacted topic has many.
-            self._run = max(LEAST_RUN, 2 * fit or len(offsets) // 2)
+            # Rule: an odd record does nothing but part the others. The next look is about as long as the run before it:
+            # else all that waits would be looked through again for each of them, and a compacted topic has many.
+            self._run_length = max(LEAST_RUN, 2 * fit or len(offsets) // 2)
             waiting.put_back(len(offsets) - fit)
             if not fit:
                 return False
             self._next_is_odd = True
             offsets, rows = offsets[:fit], rows[:fit]
-        elif self._run <= most:
-            self._run *= 2
+        elif self._run_length <= most:
+            self._run_length *= 2
         before = ledger.position
         ledger.all_emitted(offsets, rows)
         try:

@@ -71,7 +71,7 @@ from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.stores.offset_store import OffsetStore, Owner
 from streamlet.spouts.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 
-if TYPE_CHECKING:  # it loads the producer, which few spouts need: that takes longer than all of a spout's own modules
+if TYPE_CHECKING:  # with it the producer is loaded, which few spouts need (`streamlet.kafka`)
     from streamlet.spouts.kafka.dead_letters.dead_letter_writer import DeadLetterWriter
 
 log = logging.getLogger(__name__)
@@ -258,7 +258,7 @@ def await_dead_letter_topic(client: KafkaClient, topic: str, context: TopologyCo
 
     Raises NoDeadLetterTopic, DeadLettersCannotStart.
     """
-    from streamlet.kafka.producer.topic_wait import UNKNOWN_S
+    from streamlet.kafka.producer.topic_wait import UNKNOWN_S  # here, for the reason above
 
     # As one of several: then a look at a topic that is not there names no others.
     reader, believed_s = KafkaBrokerReader(ChosenTopics((topic,), several=True), client), float("inf")

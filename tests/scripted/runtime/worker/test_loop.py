@@ -673,6 +673,10 @@ def test_open_trees_are_finished_after_an_error_while_some_are_done_or_brokers_a
         one.loop.tasks[BOLT].run.answered_for[Batch([])] = None
         one.loop.finish_open_trees()
         assert len(turns) == 4, "a bolt waits for brokers: two seconds"
+        turns.clear()
+        left[0], one.loop.tasks[BOLT].run.ended_run = 5, True
+        one.loop.finish_open_trees()
+        assert len(turns) == 3, "the bolt that ended the run hears no answer"
 
 
 def test_what_a_spout_emits_when_it_hears_of_a_last_ack_is_counted() -> None:
