@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, overload
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel, hurts_one_tuple, text_of
 from streamlet.base.printable import one_line
+from streamlet.components.columns import Columns
 from streamlet.components.spout import FailureCause, MessageIds, Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.records.record_batch import RecordBatch
@@ -325,7 +326,7 @@ class PartitionManager:
             return False
         waiting, ledger = self._waiting, self.ledger
         offsets, rows = waiting.take(most if most < self._run_length else self._run_length)
-        if not (set(map(type, rows)) <= ROWS and self._leave_together(offsets)):
+        if not ((isinstance(rows, Columns) or set(map(type, rows)) <= ROWS) and self._leave_together(offsets)):
             fit = self._fit(offsets, rows)
             # Rule: an odd record does nothing but part the others. The next look is about as long as the run before it:
             # else all that waits would be looked through again for each of them, and a compacted topic has many.
@@ -358,12 +359,12 @@ class PartitionManager:
         large, passed = self._heavy, self.passed
         return (not large or large.keys().isdisjoint(offsets)) and (not passed or passed.keys().isdisjoint(offsets))
 
-    def _fit(self, offsets: Sequence[int], rows: Sequence[Any]) -> int:
+    def _fit(self, offsets: Sequence[int], rows: Iterable[Any]) -> int:
         """Count the records before the first that leaves alone."""
         for at, (offset, row) in enumerate(zip(offsets, rows, strict=True)):
             if type(row) not in ROWS or offset in self._heavy or offset in self.passed:
                 return at
-        return len(rows)
+        return len(offsets)
 
     def _deserialize(self, offset: int, record: Record | None) -> Any:
         """Put one record through the scheme; None: nothing to emit."""

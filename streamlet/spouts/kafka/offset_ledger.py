@@ -56,7 +56,7 @@ class OffsetLedger(Generic[V]):
         self._failed: dict[int, V] = {}
         self._again: dict[int, V] = {}
         # First offset of a set -> its offsets and values: what was emitted together costs one entry.
-        self._sets: dict[int, tuple[Sequence[int], Sequence[V]]] = {}
+        self._sets: dict[int, tuple[Sequence[int], Iterable[V]]] = {}
         self._in_sets = 0
         # Heap of all offsets in _failed and _again, and of some that are done: these are dropped when they come up. A
         # scan of half a million failed offsets at each commit would take the loop's time.
@@ -74,9 +74,12 @@ class OffsetLedger(Generic[V]):
         self._first[offset] = values
         self.position = offset + 1
 
-    def all_emitted(self, offsets: Sequence[int], values: Sequence[V]) -> None:
-        """Note the first emit of records, in ascending order. For what no emit took back: ``not_emitted``."""
-        if offsets[0] < self.position or not all(map(lt, offsets, offsets[1:])):
+    def all_emitted(self, offsets: Sequence[int], values: Iterable[V]) -> None:
+        """Note the first emit of records, in ascending order. For what no emit took back: ``not_emitted``.
+
+        ``values``: as many, to be read when a record comes to stand alone.
+        """
+        if offsets[0] < self.position or not _rise(offsets):
             raise LedgerViolation(
                 f"offsets {offsets[0]} to {offsets[-1]} emitted below {self.position} or not in order"
             )
@@ -232,3 +235,9 @@ class OffsetLedger(Generic[V]):
     def waiting_count(self) -> int:
         """Offsets that failed and wait for a retry."""
         return len(self._failed)
+
+
+def _rise(offsets: Sequence[int]) -> bool:
+    """Tell whether each is above the one before."""
+    # Those of a batch without holes are a range, and are not looked at one by one.
+    return offsets.step > 0 if isinstance(offsets, range) else all(map(lt, offsets, offsets[1:]))

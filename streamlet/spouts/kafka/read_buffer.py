@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from streamlet.base.errors import hurts_one_tuple
+from streamlet.components.columns import Columns
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.fetch.truncation import LeaderEpochs
 from streamlet.kafka.records.record_batch import RecordBatch
@@ -19,7 +20,7 @@ from streamlet.spouts.kafka.dead_letters.original_records import OriginalRecords
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.offset_marks import OffsetMarks
 from streamlet.spouts.kafka.partition import Partition
-from streamlet.spouts.kafka.schemes.scheme import Column, Record, Row
+from streamlet.spouts.kafka.schemes.scheme import Column, Record, RowOfEach
 
 HEAVY_RECORD_BYTES = 16 * 1024
 """Size of a large record: its own bytes count while it is open, smaller ones count with their usual size."""
@@ -37,26 +38,36 @@ LOADED_BYTES = 64 * 1024
 class WaitingRecords:
     """Unpacked records on their way out, in order: offsets, and rows or Records."""
 
-    # Two columns and a place in them: what leaves together is cut out, without a look at each.
+    # Two columns and a place in them: what leaves together is cut out, without a look at each. One batch is kept as it
+    # came, mostly as a range of offsets and as Columns: a number and a list for each record are made if asked for.
 
     __slots__ = ("_at", "_offsets", "_rows")
 
     def __init__(self) -> None:
-        self._offsets: list[int] = []
-        self._rows: list[Any] = []
+        self._offsets: Sequence[int] = ()
+        self._rows: list[Any] | Columns = []
         self._at = 0
 
     def __len__(self) -> int:
         return len(self._offsets) - self._at
 
-    def extend(self, offsets: Iterable[int], rows: Iterable[Any]) -> None:
-        """Add records behind the others."""
+    def extend(self, offsets: Sequence[int], rows: Sequence[Any] | Columns) -> None:
+        """Add records behind the others. The offsets and Columns belong to this object then."""
         if self._at == len(self._offsets):
-            self.clear()
-        self._offsets.extend(offsets)
+            # A list is the scheme's, which may fill it again.
+            self._offsets, self._rows, self._at = offsets, rows if isinstance(rows, Columns) else [*rows], 0
+            return
+        own = self._offsets if isinstance(self._offsets, list) else [*self._offsets]
+        own.extend(offsets)
+        self._offsets = own
+        if isinstance(self._rows, Columns):
+            if isinstance(rows, Columns):
+                self._rows.extend(rows)
+                return
+            self._rows = [*self._rows]
         self._rows.extend(rows)
 
-    def take(self, most: int) -> tuple[list[int], list[Any]]:
+    def take(self, most: int) -> tuple[Sequence[int], list[Any] | Columns]:
         """Take the next records, up to ``most``; return offsets and rows."""
         some = slice(self._at, self._at + most)
         offsets, rows = self._offsets[some], self._rows[some]
@@ -73,18 +84,16 @@ class WaitingRecords:
         """Undo the taking of the last ``count`` records."""
         self._at -= count
 
-    def cut(self, end: int) -> list[int]:
+    def cut(self, end: int) -> Sequence[int]:
         """Drop the records from offset ``end`` on; return their offsets."""
         at = bisect_left(self._offsets, end, self._at)
         dropped = self._offsets[at:]
-        del self._offsets[at:], self._rows[at:]
+        self._offsets, self._rows = self._offsets[:at], self._rows[:at]
         return dropped
 
     def clear(self) -> None:
         """Drop all records."""
-        self._offsets.clear()
-        self._rows.clear()
-        self._at = 0
+        self._offsets, self._rows, self._at = (), [], 0
 
 
 class _BufferedAnswer(NamedTuple):
@@ -111,7 +120,7 @@ class ReadBuffer:
         self,
         partition: Partition,
         ledger: OffsetLedger[Any],
-        columns: Callable[[Column, Column], list[Row | None]] | None,
+        columns: Callable[[Column, Column], RowOfEach] | None,
         end: int | None,
         originals: OriginalRecords | None = None,
     ) -> None:
@@ -268,10 +277,10 @@ class ReadBuffer:
     def _limited(self, offset: int) -> int:
         return offset if self._end is None else min(offset, max(self._end, self._ledger.position))
 
-    def _from_columns(self, batch: RecordBatch) -> tuple[Sequence[int], Sequence[Any]]:
+    def _from_columns(self, batch: RecordBatch) -> tuple[Sequence[int], Sequence[Any] | Columns]:
         try:
             assert self._columns is not None
-            rows: Sequence[Row | None] = self._columns(batch.keys, batch.values)
+            rows = self._columns(batch.keys, batch.values)
             if len(rows) != len(batch):
                 raise ValueError(f"{len(rows)} rows of {len(batch)} records")  # which row is of which record is unknown
         except BaseException as error:  # a scheme is the user's code; one by one the bad record is named
@@ -281,7 +290,7 @@ class ReadBuffer:
         self._weigh(batch)
         return batch.offsets(), rows
 
-    def _one_by_one(self, batch: RecordBatch) -> tuple[Sequence[int], Sequence[Any]]:
+    def _one_by_one(self, batch: RecordBatch) -> tuple[Sequence[int], Sequence[Any] | Columns]:
         topic, number = self._partition.topic, self._partition.number
         self._weigh(batch)
         columns = zip(batch.offsets(), batch.timestamps(), batch.keys, batch.values, strict=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any, NamedTuple, Protocol
 
 from streamlet.base.errors import SettingError
+from streamlet.components.columns import Columns
 from streamlet.components.tuples import NO_ROWS
 
 Row = Sequence[Any]
@@ -13,6 +14,9 @@ Row = Sequence[Any]
 
 Column = Sequence[bytes | memoryview | None]
 """Keys or values of many records; None is a null key or a tombstone."""
+
+RowOfEach = list[Row | None] | Columns
+"""One row, or None, for each of many records, in order."""
 
 
 class Record(NamedTuple):
@@ -54,8 +58,10 @@ class RawScheme:
     def deserialize(self, record: Record) -> list[Row] | None:
         return None if record.value is None else [[bytes(record.value)]]
 
-    def deserialize_columns(self, keys: Column, values: Column) -> list[Row | None]:
-        return [None if value is None else [bytes(value)] for value in values]
+    def deserialize_columns(self, keys: Column, values: Column) -> RowOfEach:
+        if None in values:
+            return [None if value is None else [bytes(value)] for value in values]
+        return Columns([[*map(_bytes, values)]])
 
 
 class StringScheme:
@@ -66,10 +72,11 @@ class StringScheme:
     def deserialize(self, record: Record) -> list[Row] | None:
         return None if record.value is None else [[str(record.value, "utf-8")]]
 
-    def deserialize_columns(self, keys: Column, values: Column) -> list[Row | None]:
-        if None in values:
+    def deserialize_columns(self, keys: Column, values: Column) -> RowOfEach:
+        try:  # this takes half the time of `str`
+            return Columns([[*map(bytes.decode, values)]])  # type: ignore[arg-type]  # what is not bytes raises
+        except TypeError:  # a tombstone, or a memoryview
             return [None if value is None else [str(value, "utf-8")] for value in values]
-        return [[str(value, "utf-8")] for value in values]  # type: ignore[arg-type]  # no None, checked above
 
 
 class KeyValueScheme:
@@ -80,8 +87,8 @@ class KeyValueScheme:
     def deserialize(self, record: Record) -> list[Row] | None:
         return [[_bytes(record.key), _bytes(record.value)]]
 
-    def deserialize_columns(self, keys: Column, values: Column) -> list[Row | None]:
-        return [[_bytes(key), _bytes(value)] for key, value in zip(keys, values, strict=True)]
+    def deserialize_columns(self, keys: Column, values: Column) -> RowOfEach:
+        return Columns([[*map(_bytes, keys)], [*map(_bytes, values)]])
 
 
 class StringKeyValueScheme:
@@ -92,8 +99,8 @@ class StringKeyValueScheme:
     def deserialize(self, record: Record) -> list[Row] | None:
         return [[_text(record.key), _text(record.value)]]
 
-    def deserialize_columns(self, keys: Column, values: Column) -> list[Row | None]:
-        return [[_text(key), _text(value)] for key, value in zip(keys, values, strict=True)]
+    def deserialize_columns(self, keys: Column, values: Column) -> RowOfEach:
+        return Columns([[*map(_text, keys)], [*map(_text, values)]])
 
 
 class FunctionScheme:
@@ -104,7 +111,7 @@ class FunctionScheme:
         self.deserialize = function
 
 
-def columns_of(scheme: Scheme) -> Callable[[Column, Column], list[Row | None]] | None:
+def columns_of(scheme: Scheme) -> Callable[[Column, Column], RowOfEach] | None:
     """Return the scheme's way with whole columns; None: take the records one by one."""
     # A class derived from a ready scheme with a `deserialize` of its own: the column method of its base class would
     # bypass that and emit the base's reading of a record. So the nearest class that defines one of the two decides.

@@ -253,6 +253,12 @@ def test_ids_that_are_made_when_asked_for_come_back_as_they_were_given() -> None
     assert heard[0] is True and heard[1] is given
 
 
+@pytest.mark.parametrize("count", [16, 17, 31, 100, 511, 512])
+def test_the_entry_of_a_set_is_what_its_edges_leave(count: int) -> None:
+    rig, _, rows = set_of(count)
+    assert [*rig.task.ledger.open.values()] == [xor([edge for _, edge, _ in rows])]
+
+
 def test_more_than_a_set_can_hold_are_several() -> None:
     rig, ids, rows = set_of(700)
     assert len(rig.task.ledger) == 2

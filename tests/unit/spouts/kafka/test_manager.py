@@ -232,7 +232,7 @@ def test_records_that_were_emitted_together_are_acked_by_their_ids_as_they_were_
 
 def test_offsets_of_many_must_ascend_from_the_position() -> None:
     ledger: OffsetLedger[str] = OffsetLedger(5)
-    for wrong in ([4, 6], [5, 5], [7, 6]):
+    for wrong in ([4, 6], [5, 5], [7, 6], range(4, 6), range(7, 5, -1)):
         with pytest.raises(LedgerViolation):
             ledger.all_emitted(wrong, ["a", "b"])
     ledger.all_emitted([5, 8], ["a", "b"])

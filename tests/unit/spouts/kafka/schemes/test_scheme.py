@@ -28,9 +28,14 @@ def record(key: bytes | None, value: bytes | None) -> Record:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda s: type(s).__name__)
-@given(st.lists(st.tuples(TEXT, TEXT), max_size=8))
-def test_columns_give_what_records_one_by_one_give(scheme: Any, pairs: list[tuple[bytes | None, bytes | None]]) -> None:
-    rows = scheme.deserialize_columns([key for key, _ in pairs], [value for _, value in pairs])
+@given(st.lists(st.tuples(TEXT, TEXT), max_size=8), st.booleans())
+def test_columns_give_what_records_one_by_one_give(
+    scheme: Any, pairs: list[tuple[bytes | None, bytes | None]], as_views: bool
+) -> None:
+    keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+    if as_views:
+        values = [value and memoryview(value) for value in values]
+    rows = [*scheme.deserialize_columns(keys, values)]
     singles = [scheme.deserialize(record(key, value)) for key, value in pairs]
     assert rows == [None if single is None else single[0] for single in singles]
     assert all(row is None or len(row) == len(scheme.outputs) for row in rows)
