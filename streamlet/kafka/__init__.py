@@ -6,8 +6,9 @@ and on top of it ``leader_requests`` (fetch, list offsets) and ``group_requests`
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from streamlet.base.names_on_demand import loads_on_demand
 from streamlet.kafka.settings.foreign_names import answer_missing
 
 if TYPE_CHECKING:
@@ -104,13 +105,11 @@ __all__ = [
 
 if not TYPE_CHECKING:  # with it a type checker would accept every name
     _missing = answer_missing(__name__)
-
-    def __getattr__(name: str) -> Any:
-        if name in _MODULES:
-            found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-            globals()[name] = found
-            return found
-        return import_module(f"{__name__}.{name}") if name in _SUBMODULES else _missing(name)
+    __getattr__ = loads_on_demand(
+        __name__,
+        _MODULES,
+        lambda name: import_module(f"{__name__}.{name}") if name in _SUBMODULES else _missing(name),
+    )
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__, *_SUBMODULES})

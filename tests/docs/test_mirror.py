@@ -57,7 +57,6 @@ HELD_BY = {
     "scripted/spouts/kafka/test_truncation.py": ["spouts/kafka/epoch_ends"],
     "unit/spouts/kafka/dead_letters/test_dead_letter_writer.py": ["spouts/kafka/dead_letters/letter_lines"],
     "unit/spouts/kafka/test_exactly_once.py": ["spouts/kafka/dead_letters/epoch_letters"],
-    "unit/spouts/kafka/test_manager.py": ["spouts/kafka/read_buffer"],
     "unit/spouts/kafka/test_spout_fetcher.py": ["spouts/kafka/read_sources"],
     "unit/kafka/protocol/test_messages.py": [
         f"kafka/protocol/messages/{theme}"
@@ -68,6 +67,7 @@ HELD_BY = {
     ],
     "unit/spark/applying/test_chain.py": ["spark/applying/applied_bolt"],
     "unit/kafka/settings/test_foreign_calls.py": ["kafka/structs"],
+    "unit/kafka/test_names.py": ["base/names_on_demand"],
     "unit/spouts/kafka/ownership/test_group_owner.py": ["spouts/kafka/ownership/emit_gate"],
 }
 """Test file -> the modules that it holds besides its own."""

@@ -221,8 +221,8 @@ def _names_of_clients() -> dict[str, list[str]]:
     """Return the settings of each client, by its name."""
     # Rule: of all three, whichever are loaded. An answer that names the client which has a setting must not depend on
     # what the program happens to use. By name, since this module is below them.
-    for client in ("admin", "consumer", "producer"):
-        importlib.import_module(f"streamlet.kafka.{client}")
+    for config in ("admin.admin", "consumer.consumer_config", "producer.producer_config"):
+        importlib.import_module(f"streamlet.kafka.{config}")
     kinds = sorted((kind for kind in ClientConfig.__subclasses__() if kind.CLIENT), key=lambda kind: kind.CLIENT)
     return {kind.CLIENT: _names(kind) for kind in kinds}
 

@@ -1,15 +1,17 @@
-"""The names of ``streamlet.kafka``, which are loaded when they are first used."""
+"""The names of ``streamlet.kafka`` and its consumer, which are loaded when they are first used."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
 import streamlet.kafka
-from streamlet.kafka import _MODULES, _SUBMODULES
+import streamlet.kafka.consumer
+from streamlet.kafka import _SUBMODULES
 
 
 def loaded_by(code: str) -> set[str]:
@@ -19,19 +21,22 @@ def loaded_by(code: str) -> set[str]:
     return set(json.loads(ran.stdout))
 
 
-def test_each_name_is_found_where_the_table_says() -> None:
-    assert sorted(_MODULES) == streamlet.kafka.__all__ == sorted(streamlet.kafka.__all__)
-    for name, module in _MODULES.items():
-        found = getattr(streamlet.kafka, name)
-        assert found.__name__ == name and found.__module__.startswith(f"streamlet.kafka.{module}")
-        assert name in dir(streamlet.kafka)
+@pytest.mark.parametrize("package", [streamlet.kafka, streamlet.kafka.consumer], ids=lambda package: package.__name__)
+def test_each_name_is_found_where_the_table_says(package: ModuleType) -> None:
+    table = package._MODULES
+    assert sorted(table) == package.__all__ == sorted(package.__all__)
+    for name, module in table.items():
+        found = getattr(package, name)
+        assert found.__name__ == name and found.__module__.startswith(f"{package.__name__}.{module}")
+        assert name in dir(package)
 
 
-def test_a_spout_loads_neither_the_producer_nor_the_admin() -> None:
+def test_a_spout_loads_neither_producer_nor_admin_nor_consumer() -> None:
     """Each process of a run would pay for it."""
     loaded = loaded_by("import streamlet.spouts.kafka")
     assert "streamlet.spouts.kafka.spout" in loaded
-    assert not [name for name in loaded if name.startswith(("streamlet.kafka.producer", "streamlet.kafka.admin"))]
+    others = ("streamlet.kafka.producer", "streamlet.kafka.admin", "streamlet.kafka.consumer.consumer")
+    assert not [name for name in loaded if name.startswith(others) and not name.endswith("_config")]
 
 
 @pytest.mark.parametrize("module", sorted(_SUBMODULES))

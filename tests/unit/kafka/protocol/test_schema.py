@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from streamlet.kafka.errors import MalformedFrame, UnsupportedVersion
+from streamlet.kafka.protocol.messages.api_versions_and_sasl import SaslAuthenticateRequest
 from streamlet.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
 from streamlet.kafka.protocol.schema import (
     Reader,
@@ -82,3 +84,10 @@ def test_values_out_of_range_name_message_and_field() -> None:
     request = FetchRequest(max_wait_ms=1 << 40, min_bytes=1, topics=())
     with pytest.raises(ValueError, match=r"FetchRequest\.max_wait_ms"):
         encode_request(request, 10, 1, "c")
+
+
+def test_messages_of_one_kind_and_values_are_equal_and_show_their_fields() -> None:
+    one, same, other = (FindCoordinatorRequest(key=key, key_type=0) for key in ("a", "a", "b"))
+    assert one == same and hash(one) == hash(same) and one != other and one != "a"
+    assert repr(one).startswith("FindCoordinatorRequest(key='a', key_type=0")
+    assert "secret" not in repr(SaslAuthenticateRequest(auth_bytes=b"secret"))
