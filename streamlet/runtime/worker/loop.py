@@ -36,7 +36,7 @@ from streamlet.runtime.tasks.emitter import WHOLE, Inbox, Run, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.other_threads import OtherThreads
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.runtime.tasks.user_errors import ComponentFailed, could_not_close, could_not_start
+from streamlet.runtime.tasks.user_errors import ComponentFailed, behind, could_not_close, could_not_start
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.timers import Timers
@@ -199,7 +199,8 @@ class WorkerLoop:
                     raise
                 cls = self.plan.topology.component(task.component).cls
                 called = cls if where != "initialize" else live.component.initialize
-                raise could_not_start(task.component, task.task_id, where, error, called) from error
+                told = could_not_start(task.component, task.task_id, where, error, called)
+                raise told from behind(told, error)
             if isinstance(live.run, SpoutTask):
                 self._add_spout(live.run, now)
             else:
