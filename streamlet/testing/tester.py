@@ -251,8 +251,8 @@ class Tester:
         turns, left = 0, self._rows_left()
         while turns < MOST_TURNS:
             with self._noting_the_end():
-                sleep_s = self._loop.turn()
-            if sleep_s > 0:
+                self._loop.turn()
+            if self._loop.at_rest:
                 return
             # Given rows come to an end, however many: a turn that takes some says nothing of an endless spout.
             before, left = left, self._rows_left()

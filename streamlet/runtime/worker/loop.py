@@ -165,6 +165,8 @@ class WorkerLoop:
             memory // 8,
         )
         self.stopped = False
+        self.at_rest = False
+        """Whether the last turn has left nothing to do before a timer, a spout or another worker brings something."""
         self.timers = Timers()
         self._slept_s = 0.0
         self.census = QueueCensus(
@@ -512,9 +514,13 @@ class WorkerLoop:
         self._watch_marks()
         self._flush()
         if again or self.inbox.ready or self._posted or self.shared.acks or self.shared.fails or self.departures:
+            self.at_rest = False
             return 0.0
         # What was worked off since the spouts were asked may let them go on, and nothing else would wake the loop.
         go_on = (paused and not self.paused) or not all(spout.full for spout in full) or self._emitted_since()
+        # Rule: who asks whether anything is left asks for this, and not for a sleep. A tick that takes longer than its
+        # period is due again when the turn ends: that loop never sleeps, and its run would have no end.
+        self.at_rest = not go_on
         return 0.0 if go_on else self._sleep()
 
     def _receive(self) -> None:

@@ -263,9 +263,9 @@ class Worker:
             collect_if_due()
             if loop.ledgers.failure is not None:
                 self._report_retired()
-            # Only a worker that is about to sleep can have come to an end. The turns of a busy one do not count open
+            # Only a worker that has nothing to do can have come to an end. The turns of a busy one do not count open
             # trees.
-            if sleep_s > 0:
+            if loop.at_rest:
                 self._report_state()
 
     def _report_retired(self) -> None:
