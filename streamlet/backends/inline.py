@@ -137,7 +137,7 @@ class InlineBackend:
                 return "interrupted"
             if request.seconds is not None and now - self._started >= request.seconds:
                 return "time"
-            if request.until_caught_up and sleep_s > 0 and loop.ledgers.caught_up():
+            if request.until_caught_up and loop.at_rest and loop.ledgers.caught_up():
                 return "caught_up"
 
     def _drain(self, loop: WorkerLoop, conf: Mapping[str, Any], reason: str, stop: Stop) -> tuple[str, bool]:
@@ -150,7 +150,7 @@ class InlineBackend:
         kept_since = math.inf
         while True:
             sleep_s = loop.turn()
-            if sleep_s > 0 and loop.idle and not loop.ledgers.pending():
+            if loop.at_rest and loop.idle and not loop.ledgers.pending():
                 if loop.quiet == loop.quiet_steps:
                     return reason, not loop.ledgers.unfinished()
                 loop.be_quiet(loop.quiet + 1)

@@ -387,11 +387,11 @@ def _late_batches(topology: TopologySpec, component: ComponentDef, conf: Any, pe
     except (TypeError, ValueError):
         return  # told where settings are read
     if between_s >= longest_s:
+        where = "secs_between_batches" if hasattr(component.cls, "secs_between_batches") else TICK_PERIOD
         yield (
             f"It processes its batches every {between_s:g} s, and a tuple times out after {longest_s:g} s "
             f"({TIME_OUT}): what waits for its batch is sent again meanwhile, and would be in the batch twice.",
-            f"Let batches come well within the time-out: a shorter period ({TICK_PERIOD} of the bolt), or a longer "
-            "time-out.",
+            f"Let batches come well within the time-out: a shorter period ({where} of the bolt), or a longer time-out.",
         )
 
 

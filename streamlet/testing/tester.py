@@ -191,6 +191,8 @@ class Tester:
             yield
         except BaseException:
             self._ended = True
+            with contextlib.suppress(Exception):  # the first error is the one to be seen
+                self._loop.left_over(settled=True, ticks=False)  # what was acked or failed before it is noted
             raise
 
     def run(self) -> None:
@@ -249,8 +251,8 @@ class Tester:
         turns, left = 0, self._rows_left()
         while turns < MOST_TURNS:
             with self._noting_the_end():
-                sleep_s = self._loop.turn()
-            if sleep_s > 0:
+                self._loop.turn()
+            if self._loop.at_rest:
                 return
             # Given rows come to an end, however many: a turn that takes some says nothing of an endless spout.
             before, left = left, self._rows_left()
@@ -289,6 +291,11 @@ class Tester:
             raise StreamletError(
                 "This tester is closed: its components have had their cleanup and take nothing more. Call it inside "
                 "of the `with` block; what it recorded can still be read."
+            )
+        if self._ended:
+            raise StreamletError(
+                "An error that ends a run has ended this one, and nothing would be processed any more. What the tester "
+                "recorded can still be read; make another one to go on."
             )
 
     def _shut(self, clean: bool) -> list[BaseException]:

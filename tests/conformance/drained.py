@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streamlet import BatchingBolt, Bolt, ReliableSpout, Topology, TopologyContext, Tuple
+from streamlet import BatchingBolt, Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
 
 
 def note(folder: str, name: str, line: object) -> None:
@@ -112,3 +112,32 @@ class Collected(Topology):
     config = {"drained.results": "", "topology.max.spout.pending": 50, "topology.message.timeout.secs": 60}
     numbers = Numbers.spec()
     collects = Collects.spec(inputs=[numbers], config={"topology.tick.tuple.freq.secs": 3600.0})
+
+
+class AfterTicks(Numbers):
+    """Emits ten, once a bolt has had its third tick."""
+
+    def next_tuple(self) -> None:
+        if self.n < 10 and (self.n or len(Path(self.folder, "ticked").read_text().split()) > 2):
+            super().next_tuple()
+
+    def caught_up(self) -> bool:
+        return self.n == 10 and not self.has_unfinished()
+
+
+class Late(Slow):
+    """Takes longer for a tick than there is between two."""
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        super().initialize(conf, context)
+        Path(self.folder, "ticked").touch()
+
+    def process_tick(self, tup: Tuple) -> None:
+        time.sleep(0.06)
+        note(self.folder, "ticked", "tick")
+
+
+class LateTicks(Topology):
+    config = {"drained.results": ""}
+    late = Late.spec(inputs={"numbers": Grouping.SHUFFLE}, config={"topology.tick.tuple.freq.secs": 0.02})
+    numbers = AfterTicks.spec()

@@ -88,6 +88,18 @@ def test_a_stop_does_what_a_bolt_keeps_until_a_tick(backend: str, cut_short: boo
 
 
 @pytest.mark.parametrize("backend", ["inline", "processes", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_run_ends_though_ticks_take_longer_than_their_period(backend: str, tmp_path: Path) -> None:
+    """The loop never sleeps then, and has nothing to do all the same."""
+    topology = load_topology(FILE, "LateTicks")
+    settings = {"drained.results": str(tmp_path), "streamlet.until.caught.up": True}
+    conf = resolve(topology.config, settings)
+    request = RunRequest(topology, conf, file=FILE, attribute="LateTicks", until_caught_up=True, seconds=PATIENCE_S)
+    result = backend_named(backend).run(request, Watcher(), Stop())
+    assert (result.reason, result.drained) == ("caught_up", True)
+    assert len(lines(tmp_path, "acked")) == 10 and len(lines(tmp_path, "ticked")) > 2
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes", pytest.param("spark", marks=pytest.mark.spark)])
 def test_a_run_that_has_caught_up_has_done_what_nobody_tracks(backend: str, tmp_path: Path) -> None:
     """Workers in a chain: one that was idle when the end was near has more to do when the one before it is."""
     topology = load_topology(UNTRACKED)

@@ -320,9 +320,11 @@ class Membership:
             and (not self.coordinator_known or not member)
         ):
             wait = max(self._not_before_s - now_s, 0.0)
-        if member:
+        # Rule: only what `step` acts on counts. A coordinator that is being looked for has no silence to be noticed:
+        # counted, it would have the thread turn without a pause for as long as the brokers are gone.
+        if member and self.coordinator_known:
             wait = min(wait, self._heard_s + self._patience_s() - now_s)
-            if not self._beating and self.coordinator_known:
+            if not self._beating:
                 wait = min(wait, self._beat_due_s() - now_s)
         if self.state is MemberState.STABLE:
             wait = min(wait, self.polled_s + self.settings.max_poll_interval_s - now_s)
@@ -417,6 +419,9 @@ class Membership:
             self._reset(keep_member_id=False)
             if known:
                 self._lost(f"the coordinator does not know this member any more. {TAKES_LONG}")
+            elif self._wants_join:  # nothing is lost, so nobody would ask for another join
+                self.state = MemberState.PREPARING_REBALANCE
+                self._put_off(now_s)
         else:
             self._failed(error, now_s)
 

@@ -12,7 +12,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -72,6 +72,8 @@ class Peering:
         """The last version that ``linked`` was given."""
         self._void_before: dict[int, int] = {}
         """Peer -> version of the book before which every link of the pair is void."""
+        self._dead: dict[int, int] = {}
+        """Peer -> its last epoch that has ended."""
         self._dialing: set[int] = set()
         self._failed_dials: dict[int, int] = {}
 
@@ -113,8 +115,12 @@ class Peering:
             self._report_linked()
 
     def gone(self, worker: int, epoch: int) -> None:
-        """Drop the link to a worker that is dead."""
+        """Drop the link to a dead worker, and wait for none."""
+        # Rule: who is dead is missing to nobody. While a run ends no newer book leaves it out; the word that the living
+        # are linked again would never come.
+        self._dead[worker] = max(epoch, self._dead.get(worker, epoch))
         self._links.drop(worker, epoch, version=sys.maxsize)
+        self._report_linked()
 
     def cut(self, pair: Sequence[int], version: int) -> None:
         """Void the links that one of our pairs made before ``version``."""
@@ -136,7 +142,7 @@ class Peering:
     def _dial_missing(self) -> None:
         """Dial each missing peer, with one attempt at a time."""
         have = self._links.epochs()
-        for worker, (epoch, address) in self._peers.items():
+        for worker, (epoch, address) in self._living():
             # Of two workers the one with the higher index dials: if both did, each could close the connection that the
             # other has just kept.
             if worker < self.index and have.get(worker) != epoch and worker not in self._dialing:
@@ -179,4 +185,8 @@ class Peering:
 
     def _all_linked(self) -> bool:
         have = self._links.epochs()
-        return all(worker == self.index or have.get(worker) == epoch for worker, (epoch, _) in self._peers.items())
+        return all(worker == self.index or have.get(worker) == epoch for worker, (epoch, _) in self._living())
+
+    def _living(self) -> Iterator[tuple[int, tuple[int, LinkAddress]]]:
+        """Yield the peers that have not died: with epoch and address."""
+        return (peer for peer in self._peers.items() if self._dead.get(peer[0], -1) < peer[1][0])

@@ -31,7 +31,7 @@ from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, COUNT, LENGTH, TASK, InHand
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
-from streamlet.runtime.tasks.user_errors import Defined, bolt_ended_run, every_tuple_failed
+from streamlet.runtime.tasks.user_errors import Defined, behind, bolt_ended_run, every_tuple_failed
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies
 from streamlet.tracking.roots import entry_of, owner_task
 from streamlet.tracking.shared_roots import Root, each_root
@@ -824,8 +824,8 @@ class BoltTask:
             # for the acks of others: it may have been set to write nothing after what failed.
             self.ended_run = True
             self.rest(True)
-            told = bolt_ended_run(self.emitter.component, error, called)
-            raise told from (None if told is error else error)
+            told = bolt_ended_run(self.emitter.component, type(self.bolt), error, called)
+            raise told from behind(told, error)
 
 
 def _given(tup: Tuple | TupleId | Batch) -> Tuple | Batch:

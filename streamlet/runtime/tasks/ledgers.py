@@ -19,7 +19,7 @@ from streamlet.runtime.tasks.failure_causes import FailureCauses
 from streamlet.runtime.tasks.in_hand import InHand
 from streamlet.runtime.tasks.settling import drop, left_of_run
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.runtime.tasks.user_errors import spout_failed
+from streamlet.runtime.tasks.user_errors import behind, spout_failed
 from streamlet.tracking.roots import owner_task
 from streamlet.tracking.shared_roots import Root, spread
 
@@ -219,8 +219,8 @@ class Ledgers:
             name = self._plan.tasks[spout.task_id - 1].component
             failure = spout_failed(name, spout.task_id, where, error, getattr(spout.spout, where, None))
             if not self.retires or where not in _ASKED | _HEARD:
-                raise failure from error
-            failure.__cause__ = None if failure is error else error
+                raise failure from behind(failure, error)
+            failure.__cause__ = behind(failure, error)
             self.failure = self.failure or failure
             spout.retired, spout.active = True, False
             spout.calls.refuse("after it had raised, and the run ends by that. It was not taken.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import resource
+import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -113,16 +114,32 @@ def every_tuple_failed(
     return told
 
 
-def bolt_ended_run(component: str, error: BaseException, defined: Defined = None) -> StreamletError:
-    """Explain why a bolt's exception ends the run: its class has ``exit_on_exception``."""
-    # An error of one of our own bolts is a whole paragraph, and its user has set no exit_on_exception.
-    if isinstance(error, StreamletError) and _below(place(error, defined), _OURS):
+def bolt_ended_run(component: str, kind: type[Bolt], error: BaseException, defined: Defined = None) -> StreamletError:
+    """Explain why an exception ends the run: its bolt has ``exit_on_exception``."""
+    # An error of one of our own bolts is a whole paragraph, and its user has set no exit_on_exception. By the class: a
+    # user's bolt may call our clients, whose errors know neither its name nor what ends the run.
+    ours = isinstance(error, StreamletError) and _below(place(error, defined), _OURS) and _sets_it_itself(kind)
+    if ours or isinstance(error, BatchFailed):
+        assert isinstance(error, StreamletError)
         return error
     return ComponentFailed(
         f"{component} raised {type(error).__name__}{_place(error, defined)}{_said(error, None, defined)}. Its class "
         "has exit_on_exception = True, so that ends the run; what was not acked will be read again. Without it the "
         "tuple fails, its spout is informed, and the bolt goes on."
     )
+
+
+def _sets_it_itself(kind: type[Bolt]) -> bool:
+    """Tell whether a bolt of ours, and no user, has set ``exit_on_exception``."""
+    files = [getattr(sys.modules.get(cls.__module__), "__file__", None) or "" for cls in kind.__mro__]
+    return not kind.exit_on_exception and any(_below(file, _OURS) and not _below(file, *_CALLERS) for file in files)
+
+
+def behind(told: StreamletError, error: BaseException) -> BaseException | None:
+    """Return what ``told`` is raised from. It explains ``error``, or is it."""
+    # Rule: an error that is raised as it was keeps its cause. ``from None``, or from itself, would take away what
+    # --debug shows of it.
+    return error if told is not error else error.__cause__ or error.__context__
 
 
 def exited(error: BaseException, components: Mapping[int, str]) -> StreamletError:

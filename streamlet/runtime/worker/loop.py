@@ -36,7 +36,7 @@ from streamlet.runtime.tasks.emitter import WHOLE, Inbox, Run, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.other_threads import OtherThreads
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.runtime.tasks.user_errors import ComponentFailed, could_not_close, could_not_start
+from streamlet.runtime.tasks.user_errors import ComponentFailed, behind, could_not_close, could_not_start
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.timers import Timers
@@ -165,6 +165,8 @@ class WorkerLoop:
             memory // 8,
         )
         self.stopped = False
+        self.at_rest = False
+        """Whether the last turn has left nothing to do before a timer, a spout or another worker brings something."""
         self.timers = Timers()
         self._slept_s = 0.0
         self.census = QueueCensus(
@@ -199,7 +201,8 @@ class WorkerLoop:
                     raise
                 cls = self.plan.topology.component(task.component).cls
                 called = cls if where != "initialize" else live.component.initialize
-                raise could_not_start(task.component, task.task_id, where, error, called) from error
+                told = could_not_start(task.component, task.task_id, where, error, called)
+                raise told from behind(told, error)
             if isinstance(live.run, SpoutTask):
                 self._add_spout(live.run, now)
             else:
@@ -511,9 +514,13 @@ class WorkerLoop:
         self._watch_marks()
         self._flush()
         if again or self.inbox.ready or self._posted or self.shared.acks or self.shared.fails or self.departures:
+            self.at_rest = False
             return 0.0
         # What was worked off since the spouts were asked may let them go on, and nothing else would wake the loop.
         go_on = (paused and not self.paused) or not all(spout.full for spout in full) or self._emitted_since()
+        # Rule: who asks whether anything is left asks for this, and not for a sleep. A tick that takes longer than its
+        # period is due again when the turn ends: that loop never sleeps, and its run would have no end.
+        self.at_rest = not go_on
         return 0.0 if go_on else self._sleep()
 
     def _receive(self) -> None:

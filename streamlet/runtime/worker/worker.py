@@ -45,7 +45,7 @@ from streamlet.runtime.links.silence import LOOK_S
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.in_hand import InHand, roots_at_work
-from streamlet.runtime.tasks.user_errors import Complaints, exited, memory_limit
+from streamlet.runtime.tasks.user_errors import Complaints, ComponentFailed, exited, memory_limit
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.collector import Collector
@@ -263,9 +263,9 @@ class Worker:
             collect_if_due()
             if loop.ledgers.failure is not None:
                 self._report_retired()
-            # Only a worker that is about to sleep can have come to an end. The turns of a busy one do not count open
+            # Only a worker that has nothing to do can have come to an end. The turns of a busy one do not count open
             # trees.
-            if sleep_s > 0:
+            if loop.at_rest:
                 self._report_state()
 
     def _report_retired(self) -> None:
@@ -593,8 +593,10 @@ class Worker:
 
 
 def _retriable(error: BaseException) -> bool:
-    """Tell whether the error, or its cause, is retriable."""
-    return any(isinstance(one, StreamletError) and one.retriable for one in (error, error.__cause__))
+    """Tell whether the error, or what it explains, is retriable."""
+    # Any other error of ours says it itself, whatever it came from.
+    found = error.__cause__ if isinstance(error, ComponentFailed) else error
+    return isinstance(found, StreamletError) and found.retriable
 
 
 def serve(channel: ControlChannel, shared: Mapping[str, str] | None = None, **known: Any) -> int:

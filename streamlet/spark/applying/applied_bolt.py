@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import compress
 from sys import getrefcount
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import BadEmit, StreamletError, hurts_one_tuple, text_of
@@ -25,7 +25,7 @@ from streamlet.components.context import TopologyContext
 from streamlet.components.tuples import ACKED, FAILED, NO_ROWS, OPEN, TICK_STREAM, Tuple, TupleId, tick_tuple, tuple_of
 from streamlet.model.stream import DEFAULT_STREAM, StreamId
 from streamlet.runtime.tasks.named_values import tuple_classes
-from streamlet.runtime.tasks.user_errors import bolt_ended_run, could_not_start, every_tuple_failed, place
+from streamlet.runtime.tasks.user_errors import behind, bolt_ended_run, could_not_start, every_tuple_failed, place
 from streamlet.runtime.tasks.values import PLAIN, travelling
 
 STOP, SKIP, DEAD_LETTER = "stop", "skip", "dead-letter"
@@ -125,7 +125,8 @@ class AppliedBolt:
         except BaseException as error:
             if not hurts_one_tuple(error):
                 raise
-            raise could_not_start(self.name, context.task_id, where, error) from error
+            told = could_not_start(self.name, context.task_id, where, error)
+            raise told from behind(told, error)
         self._kinds = tuple_classes(definition.cls, context.sources)
 
     # -- what goes in and comes out ------------------------------------------------------------------------
@@ -166,7 +167,7 @@ class AppliedBolt:
             if not hurts_one_tuple(error):
                 raise
             if self.bolt.exit_on_exception:
-                raise bolt_ended_run(self.name, error, self.bolt.process_tick) from error
+                self._end_run(error, self.bolt.process_tick)
             self._failed_batch = error if isinstance(error, BatchFailed) else None
             self._settle(error)
             if self._failed_batch is None:  # that one has failed its tuples, and others went well
@@ -276,9 +277,13 @@ class AppliedBolt:
         self._settle(None)
         self._begin()
 
+    def _end_run(self, error: BaseException, called: Callable[..., Any]) -> Never:
+        told = bolt_ended_run(self.name, type(self.bolt), error, called)
+        raise told from behind(told, error)
+
     def _raised(self, error: BaseException, tup: Tuple, mark: Any) -> None:
         if self.bolt.exit_on_exception:
-            raise bolt_ended_run(self.name, error, self.bolt.process) from error
+            self._end_run(error, self.bolt.process)
         # Rule: what was acked keeps its rows, and its error is told all the same. Nothing else would say that a row is
         # gone, or that the bolt raised.
         if tup.state == ACKED:
@@ -305,7 +310,7 @@ class AppliedBolt:
             if not hurts_one_tuple(error):
                 raise
             if self.bolt.exit_on_exception:
-                raise bolt_ended_run(self.name, error, self.bolt.process_batch) from error
+                self._end_run(error, self.bolt.process_batch)
             acked = batch.state == ACKED or any(tup.state == ACKED for tup in batch.made or ())
             split = self.bolt.on_batch_error == "split" and len(batch) > 1 and not self._failures and not acked
             if not acked and (split or self.bolt.auto_fail or batch.state == FAILED):

@@ -7,7 +7,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from streamlet import BatchingBolt, Bolt, Grouping, ReliableSpout, Spout, Stream, StreamId, Topology
+from streamlet import (
+    BatchingBolt,
+    Bolt,
+    Grouping,
+    ReliableSpout,
+    Spout,
+    Stream,
+    StreamId,
+    TicklessBatchingBolt,
+    Topology,
+)
 from streamlet.base.errors import SettingError
 from streamlet.bolts.dataframe import DataFrameSink
 from streamlet.bolts.kafka import KafkaBolt
@@ -593,6 +603,13 @@ def test_batches_that_come_later_than_the_time_out_are_refused(
     found = validate(topology(lines=lines, late=late), settings=run)
     assert [problem.component for problem in found] == (["late"] if said else [])
     assert all(said in problem.message and problem.remedy for problem in found)
+
+
+def test_a_bolt_with_a_period_of_its_own_is_told_what_that_is_called() -> None:
+    kind = type("Late", (TicklessBatchingBolt,), {"secs_between_batches": 40, "process_batch": Sums.process_batch})
+    lines = Lines.spec()
+    found = validate(topology(lines=lines, late=kind.spec(inputs=[lines])))
+    assert "a shorter period (secs_between_batches of the bolt)" in only(found).remedy
 
 
 def test_the_time_out_that_counts_for_a_batch_is_the_longest_of_the_spouts() -> None:

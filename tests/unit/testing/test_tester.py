@@ -17,6 +17,7 @@ from streamlet import (
     Tuple,
 )
 from streamlet.model.validate import InvalidTopology
+from streamlet.runtime.tasks.user_errors import ComponentFailed
 from streamlet.testing import BoltTester, ManualClock, TopologyTester, tester
 from tests.unit.testing.tested import Flaky, Orders, Split
 
@@ -171,6 +172,28 @@ def test_what_the_last_tick_raised_is_raised_after_the_cleanup() -> None:
     assert caught.value.__notes__ == ["raised by keeps (task 2) in process_tick"]
     assert keeps.bolt.written == ["cleaned up"]
     keeps.close()
+
+
+def test_a_tester_that_an_error_has_ended_takes_nothing_more_and_says_so() -> None:
+    """As in a run, the bolt is not called any more: what is given would be lost without a word."""
+    calls: list[Any] = []
+
+    class Fails(Bolt):
+        exit_on_exception = True
+
+        def process(self, tup: Tuple) -> None:
+            calls.append(tup.values[0])
+            if tup.values[0] == "bad":
+                raise ValueError("down")
+
+    with BoltTester(Fails) as fails:
+        with pytest.raises(ComponentFailed, match="exit_on_exception"):
+            fails.give("a", "bad", "b")
+        for call in (lambda: fails.give("c"), fails.run, lambda: fails.advance(1), fails.tick, fails.wait):
+            with pytest.raises(StreamletError, match="has ended this one"):
+                call()
+        assert fails.acked == [["a"]] and fails.failed == [["bad"]]
+    assert calls == ["a", "bad"]
 
 
 def test_a_run_that_has_failed_is_closed_without_a_last_tick() -> None:

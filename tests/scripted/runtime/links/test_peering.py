@@ -215,3 +215,33 @@ def test_all_the_living_are_linked_where_only_the_dead_are_missing(rig: Callable
     assert one.peering.all_linked_by(2) and not one.peering.all_linked_but(())
     one.peering.cut((0, 1), 3)
     assert not one.peering.all_linked_but({2})
+
+
+def test_the_last_link_to_the_living_is_reported_though_another_peer_has_died_meanwhile(
+    rig: Callable[[int], Rig],
+) -> None:
+    """While a run ends there is no newer book, and the worker waits for this word to go on."""
+    one = rig(0)
+    one.peering.apply_book(1, book(0, 1, 2))
+    one.arrives(1)
+    one.arrives(2)
+    one.peering.cut((0, 1), 2)
+    one.peering.apply_book(2, book(0, 1, 2))
+    one.peering.gone(2, 1)
+    assert one.linked == [1]
+    one.arrives(1, version=2)
+    assert one.linked == [1, 2] and one.peering.all_linked_but({2})
+    one.peering.apply_book(3, book(0, 1, 2, w2=2))
+    assert one.linked == [1, 2] and not one.peering.all_linked_by(3), "its replacement is waited for"
+    one.arrives(2, epoch=2, version=3)
+    assert one.linked == [1, 2, 3]
+
+
+def test_a_peer_that_has_died_is_not_dialled_again(rig: Callable[[int], Rig]) -> None:
+    one = rig(1)
+    one.peering.apply_book(1, book(0, 1, 2))
+    one.run_posted()
+    assert one.dialled.get(timeout=PATIENCE_S)[0] == at(0)
+    one.peering.gone(0, 1)
+    one.arrives(2)
+    assert one.links.epochs() == {2: 1} and one.linked == [1] and not one.peering._dialing

@@ -571,6 +571,17 @@ def test_a_sleep_after_a_long_turn_ends_when_the_next_timer_is_due() -> None:
         assert one.bolt.seen == [1] and one.clock.monotonic() + sleep_s <= 0.5 and called == []
 
 
+def test_a_loop_whose_timers_are_late_for_ever_is_at_rest_when_nothing_else_is_to_be_done() -> None:
+    """A run has come to its end then, and a drain, too; the next turn follows at once."""
+    with rig(1) as one:
+        one.loop.timers.every(0.5, lambda: one.clock.advance(0.7), one.clock.monotonic())
+        one.clock.advance(0.5)
+        one.loop.links.arrived = [one_tuple([1])]
+        for _ in range(3):
+            assert one.loop.turn() == 0.0
+        assert one.bolt.seen == [1] and one.loop.at_rest
+
+
 class Timed(Numbers):
     timer_interval_s = 0.1
 

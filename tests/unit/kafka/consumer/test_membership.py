@@ -178,6 +178,34 @@ def test_c6_a_coordinator_that_is_silent_while_a_share_is_awaited_is_looked_for_
     assert steps(membership, 10.2) == [Heartbeat(FIRST)]
 
 
+def test_c5_a_join_that_is_refused_though_it_names_no_member_is_tried_again_after_a_pause() -> None:
+    """Nothing is lost by it, so nobody hears of it and asks for another join."""
+    membership = machine()
+    membership.join(PROTOCOLS, 0.0)
+    steps(membership, 0.0)
+    membership.coordinator_found(0.0)
+    assert steps(membership, 0.0) == [Join("", PROTOCOLS)]
+    membership.join_failed(UnknownMemberId(), "", 0.0)
+    assert membership.news == []
+    assert steps(membership, 0.0) == []
+    assert membership.next_wake_s(0.0) == pytest.approx(0.1)
+    assert steps(membership, 0.2) == [Join("", PROTOCOLS)]
+
+
+@pytest.mark.parametrize("waiting_for_a_share", [True, False])
+def test_c6_a_member_without_a_coordinator_sleeps_until_it_can_do_something(waiting_for_a_share: bool) -> None:
+    """Else its thread turns without a pause for as long as the brokers are gone, or the leader takes its time."""
+    membership = syncing() if waiting_for_a_share else stable()
+    steps(membership, 3.0)
+    steps(membership, 10.0)
+    if not waiting_for_a_share:
+        membership.coordinator_not_found(CoordinatorNotAvailable(), 15.0)
+        assert membership.next_wake_s(15.0) == pytest.approx(0.1), "the pause before the next search"
+        assert steps(membership, 15.2) == [FindCoordinator()]
+    assert steps(membership, 15.3) == []
+    assert membership.next_wake_s(15.3) > 1.0
+
+
 @pytest.mark.parametrize("error", [NotCoordinator(), CoordinatorNotAvailable(), Disconnected("gone")])
 def test_c6_a_coordinator_that_is_gone_is_looked_for_after_a_pause(error: KafkaError) -> None:
     """Without losing the generation."""
@@ -336,6 +364,7 @@ class AnyGroup(RuleBasedStateMachine):
         kinds = [type(action) for action in self.open]
         assert kinds.count(Join) + kinds.count(Sync) + kinds.count(FindCoordinator) <= 1
         assert kinds.count(Heartbeat) <= 1
+        assert self.membership.next_wake_s(self.now) > 0, "its thread would turn without a pause"
 
     @precondition(lambda self: self.open)
     @rule(good=st.booleans(), leads=st.booleans(), error=st.sampled_from(ERRORS))

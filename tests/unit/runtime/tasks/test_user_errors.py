@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from streamlet import Spout, Topology
 from streamlet.backends.contract import RunRequest, RunStatus, Stop
 from streamlet.backends.inline import InlineBackend
 from streamlet.base.errors import StreamletError
@@ -20,10 +21,12 @@ from streamlet.bolts.kafka import KafkaBolt
 from streamlet.bolts.kafka.errors import TransactionsRefused
 from streamlet.bolts.kafka.transactions import Transactions
 from streamlet.cli.docs import pages
+from streamlet.components.batching import BatchFailed, BatchingBolt
 from streamlet.model.settings import resolve
 from streamlet.runtime.tasks.user_errors import bolt_ended_run, definition, waits_long
 from streamlet.runtime.worker.loading import load_topology
 from streamlet.runtime.worker.log_lines import shown_text
+from streamlet.testing import BoltTester
 from streamlet.tracking.window import PendingWindow
 
 FILE = """
@@ -186,7 +189,51 @@ def test_a_bolt_of_ours_ends_the_run_in_its_own_words() -> None:
     try:
         Transactions.raise_refusal(SimpleNamespace(_refusal=TransactionsRefused("It is refused.")))  # type: ignore[arg-type]
     except TransactionsRefused as error:
-        assert bolt_ended_run("out", error, KafkaBolt.process_batch) is error
+        for kind in (KafkaBolt, type("Mine", (KafkaBolt,), {})):
+            assert bolt_ended_run("out", kind, error, KafkaBolt.process_batch) is error
+
+
+@pytest.mark.parametrize("where", ["", "def initialize(self, conf, context):\n        self."])
+def test_a_users_bolt_that_exits_on_an_error_of_ours_is_named_with_what_ends_the_run(run: Run, where: str) -> None:
+    """The text of a client's error knows nothing of the bolt that called it."""
+    lines = "    def process(self, tup):\n        parse_servers(5)"
+    imported = "from streamlet.kafka.settings.client_config import parse_servers"
+    _, told = run(sink=f"{imported}\n    {where}exit_on_exception = True\n{lines.replace('parse', 'type(self).parse')}")
+    assert "sink raised SettingError" in told and "has exit_on_exception = True, so that ends the run" in told
+
+
+def test_the_error_of_a_users_batch_that_ends_the_run_keeps_its_cause() -> None:
+    """``--debug`` shows its traceback: it is what the error is found by."""
+    cause = ValueError("down")
+
+    class Fails(BatchingBolt):
+        exit_on_exception = True
+
+        def process_batch(self, key: Any, tups: Any) -> None:
+            raise cause
+
+    with pytest.raises(BatchFailed) as raised, BoltTester(Fails, conf={"topology.tick.tuple.freq.secs": 1}) as tester:
+        tester.give("a")
+        tester.tick()
+    assert raised.value.__cause__ is cause and "exit_on_exception ends the run" in str(raised.value)
+
+
+@pytest.mark.parametrize("where", ["initialize", "next_tuple"])
+def test_an_error_of_ours_that_a_spout_raises_keeps_its_cause(where: str) -> None:
+    cause = ValueError("down")
+
+    def fails(self: Any, *args: Any) -> None:
+        raise StreamletError("It is down.") from cause
+
+    class Fails(Topology):
+        numbers = type("Numbers", (Spout,), {"outputs": ["n"], "next_tuple": fails, where: fails}).spec()
+
+    error = Fails.run(backend="inline", check=False).error
+    seen = []
+    while error is not None and error not in seen:
+        seen.append(error)
+        error = error.__cause__
+    assert cause in seen
 
 
 def test_a_definition_is_found_for_functions_classes_and_nothing_else() -> None:
