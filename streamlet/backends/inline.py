@@ -9,6 +9,7 @@ import contextlib
 import logging
 import math
 import random
+import signal
 import sys
 import threading
 import uuid
@@ -104,9 +105,11 @@ class InlineBackend:
                 if loop.ledgers.failure is not None:  # the first reason counts
                     raise loop.ledgers.failure from error
                 raise
-            except (Exception, KeyboardInterrupt):
+            except Exception:
                 raise
             except BaseException as error:  # a sys.exit() must not decide our exit status
+                if isinstance(error, KeyboardInterrupt) and _was_pressed(stop):
+                    raise
                 raise exited(error, component_names(loop.tasks.values())) from error
             finally:
                 raised = loop.close(clean)
@@ -190,6 +193,12 @@ class InlineBackend:
             pending=loop.ledgers.unfinished() if state == "ended" else loop.ledgers.pending(),
             workers=({"worker": 0, "epoch": 1},),
         )
+
+
+def _was_pressed(stop: Stop) -> bool:
+    """Tell whether a KeyboardInterrupt may be somebody's Ctrl-C, and not a component's own."""
+    # Where a run has handlers of its own, Ctrl-C raises nothing before it has asked the run to stop.
+    return stop.asked or signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 class _CallWatch:

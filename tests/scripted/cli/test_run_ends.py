@@ -90,6 +90,7 @@ def test_what_a_component_starts_inherits_nothing_of_the_run(streamlet) -> None:
     [
         ("sys.exit(3)", "sink called sys.exit(3) ("),
         ("raise GeneratorExit('no')", "sink raised GeneratorExit ("),
+        ("raise KeyboardInterrupt", "sink raised KeyboardInterrupt ("),
     ],
 )
 @pytest.mark.parametrize("where", ["process", "initialize"])
