@@ -1,6 +1,10 @@
 """Storm's model in pure Python, without Storm: the words a topology is written in."""
 # ruff: noqa: E402 - the packages are looked for before anything imports them
 
+from streamlet.base.early_interrupt import end_silently
+
+end_silently()
+
 from typing import TYPE_CHECKING, Never
 
 from streamlet.base.packages import refuse_missing

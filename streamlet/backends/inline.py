@@ -9,6 +9,7 @@ import contextlib
 import logging
 import math
 import random
+import signal
 import sys
 import threading
 import uuid
@@ -29,7 +30,7 @@ from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.user_errors import Complaints, exited
 from streamlet.runtime.worker.hang_watch import Hang, HangWatch, call_text, present_call, stack_of
-from streamlet.runtime.worker.log_lines import Place, at_work, line_now, prints
+from streamlet.runtime.worker.log_lines import ABOUT, Place, at_work, line_now, prints
 from streamlet.runtime.worker.loop import DRAINING, Trace, WorkerLoop
 from streamlet.runtime.worker.printed_lines import prints_told
 
@@ -90,7 +91,8 @@ class InlineBackend:
         # A clock that is set by hand stands still during a call.
         watched = _CallWatch(loop, shared, stop) if isinstance(self._clock, SystemClock) else contextlib.nullcontext()
         surroundings = environment(request.conf["topology.environment"] or {})
-        with watched, quiet, _prints(request, observer), at_work(place), surroundings:
+        # The place outermost: the watch's last words, when it is left, still belong to a task of it.
+        with at_work(place), watched, quiet, _prints(request, observer), surroundings:
             try:
                 loop.initialize()
                 loop.activate()
@@ -104,9 +106,11 @@ class InlineBackend:
                 if loop.ledgers.failure is not None:  # the first reason counts
                     raise loop.ledgers.failure from error
                 raise
-            except (Exception, KeyboardInterrupt):
+            except Exception:
                 raise
             except BaseException as error:  # a sys.exit() must not decide our exit status
+                if isinstance(error, KeyboardInterrupt) and _was_pressed(stop):
+                    raise
                 raise exited(error, component_names(loop.tasks.values())) from error
             finally:
                 raised = loop.close(clean)
@@ -192,6 +196,12 @@ class InlineBackend:
         )
 
 
+def _was_pressed(stop: Stop) -> bool:
+    """Tell whether a KeyboardInterrupt may be a Ctrl-C; else a component raised it."""
+    # Where a run has handlers of its own, Ctrl-C raises nothing before it has asked the run to stop.
+    return stop.asked or signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 class _CallWatch:
     """Names calls that do not return, while entered. On a thread of its own: the run's is in the call."""
 
@@ -223,7 +233,10 @@ class _CallWatch:
                 self._tell(hang, tup, "Nothing else runs meanwhile.")
             if self._long.over is not None:
                 told = self._long.over
-                logger.warning("%s went on after more than %.0f s.", self._name(told.look.task), told.seconds)
+                name = self._name(told.look.task)
+                logger.warning(
+                    "%s went on after more than %.0f s.", name, told.seconds, extra=self._about(told.look.task)
+                )
             hang = self._last.observe(look, now) if self._stop.asked else None
             if hang is not None and hang.first:
                 remedy = "a second Ctrl-C or SIGTERM kills it, and what is open is then replayed."
@@ -231,10 +244,17 @@ class _CallWatch:
 
     def _tell(self, hang: Hang, tup: Tuple | Batch | None, follows: str) -> None:
         call = call_text(hang, tup, self._name(hang.look.task))
-        logger.warning("The run has been in %s. %s\n%s", call, follows, stack_of(self._run_thread))
+        stack = stack_of(self._run_thread)
+        logger.warning("The run has been in %s. %s\n%s", call, follows, stack, extra=self._about(hang.look.task))
 
     def _name(self, task_id: int) -> str:
-        return f"{self._loop.plan.tasks[task_id - 1].component} (task {task_id})"
+        return f"{self._component(task_id)} (task {task_id})"
+
+    def _about(self, task_id: int) -> dict[str, tuple[str, int]]:
+        return {ABOUT: (self._component(task_id), task_id)}
+
+    def _component(self, task_id: int) -> str:
+        return self._loop.plan.tasks[task_id - 1].component
 
 
 def _prints(request: RunRequest, observer: Observer) -> contextlib.AbstractContextManager[None]:

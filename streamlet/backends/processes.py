@@ -16,6 +16,7 @@ from pathlib import Path
 from streamlet.backends.contract import Observer, RunRequest, RunResult, Stop
 from streamlet.backends.run_coordinator import Adopt, RunCoordinator
 from streamlet.base.errors import BadInput
+from streamlet.base.termination_signals import held_back
 from streamlet.runtime.worker.channel import ControlChannel
 
 OWN_END_S = 0.5
@@ -77,7 +78,9 @@ class ProcessLauncher:
     def _start(self, worker: int, epoch: int) -> socket.socket:
         """Start a process; return our end of its channel. Raises OSError."""
         ours, theirs = socket.socketpair()
-        with theirs, contextlib.ExitStack() as undo:
+        # Rule: no signal reaches a worker before its handlers stand. Service managers signal every process, and one
+        # that is only starting would die of it, and be missed by the drain.
+        with theirs, held_back(), contextlib.ExitStack() as undo:
             undo.callback(ours.close)
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "streamlet.runtime.worker.worker", str(theirs.fileno())],

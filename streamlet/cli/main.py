@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
+from streamlet.base.early_interrupt import end_silently, raise_again
 from streamlet.cli.errors import show
 from streamlet.cli.output import forgive, give_up_output, name_output_errors, open_standard_streams
 
@@ -40,6 +41,7 @@ class LazyGroup(click.Group):
         # Imported when it is called: help, completion and `--version` need neither rich nor a Kafka client.
         module, attribute = COMMANDS[cmd_name][0].split(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
+        raise_again()  # from here on there is somebody to show it, and a command that cleans up
         return command
 
     def resolve_command(
@@ -106,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         status = 1  # the reader of the output has gone (`| head`): nobody is left to tell
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge: whatever it is, the user gets a paragraph
         status = show(error, debug="--debug" in given)
+    end_silently()
     give_up_output()
     sys.exit(status)
 

@@ -100,7 +100,7 @@ def _named_paths(_context: click.Context, _parameter: click.Parameter, values: t
     "--drain-timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="How long the end waits for what is under way.  [default: 4; caught up: as long as bolts work]",
+    help="How long the end waits for what is under way.  [default: 4, or as long as what waits takes]",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout; the last is the result.")
 @click.option(

@@ -14,7 +14,7 @@ from tests.conformance.untracked_ways import Slow
 SHARE = 5_000
 """Of 20 000: emitted by the spout in ``initialize`` tracked and untracked, by a bolt there, and by a bolt's ticks."""
 
-HELD = 1_000
+HELD = 20_000
 """Messages that fail while the run drains, and that the spout emits again in ``fail``."""
 
 
@@ -120,6 +120,11 @@ class FailsInTheDrain(Bolt):
 
 class Endings(Topology):
     # Its bolt fails as many tuples in a row as would end a run.
-    config = {"accounts.folder": "", "topology.tick.tuple.freq.secs": 0.02, "streamlet.first.failures.max": 0}
+    config = {
+        "accounts.folder": "",
+        "topology.tick.tuple.freq.secs": 0.02,
+        "topology.max.spout.pending": HELD,
+        "streamlet.first.failures.max": 0,
+    }
     again = Again.spec()
     fails = FailsInTheDrain.spec(inputs=[again])

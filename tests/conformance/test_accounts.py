@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -43,8 +44,10 @@ def workers_of(backend: str, several: int) -> int | None:
     return None if backend == "inline" else several
 
 
-@pytest.mark.parametrize("backend", ["inline", "processes"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "backend"),
+    [*itertools.product(WAYS, ["inline", "processes"]), pytest.param("no id", "spark", marks=pytest.mark.spark)],
+)
 def test_a_drain_that_is_cut_short_names_each_untracked_tuple_that_it_leaves(
     way: str, backend: str, tmp_path: Path
 ) -> None:
@@ -56,6 +59,7 @@ def test_a_drain_that_is_cut_short_names_each_untracked_tuple_that_it_leaves(
             Ways,
             backend=backend,
             workers=workers_of(backend, 3),
+            master="local-cluster[3,1,1024]" if backend == "spark" else None,
             seconds=seconds,
             settings=settings(way, tmp_path, 0.05),
             drain_timeout=0.2,

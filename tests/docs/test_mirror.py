@@ -47,6 +47,8 @@ HELD_BY = {
     "scripted/cli/test_runs.py": ["backends/command_listener", "backends/living_runs"],
     "scripted/backends/spark/test_launcher.py": ["backends/spark/jobs"],
     "scripted/bolts/dataframe/test_sink.py": ["bolts/dataframe/row_batches"],
+    "faults/test_signals.py": ["base/termination_signals"],
+    "scripted/cli/test_early_interrupt.py": ["base/early_interrupt"],
     "scripted/cli/test_consume.py": ["cli/interrupts"],
     "scripted/spouts/dataframe/test_spout.py": ["spouts/dataframe/part_folder", "spouts/dataframe/part_reader"],
     "scripted/kafka/consumer/test_group_thread.py": ["kafka/consumer/classic_group"],

@@ -6,14 +6,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.rig import wait_for
-from tests.marked_processes import Marked, streamlet
+from tests.marked_processes import REPOSITORY, Marked, streamlet
 from tests.patience import PATIENCE_S
 
 FILE = """
@@ -61,12 +61,17 @@ class Kept(Topology):
 class Keeping:
     """A run whose bolt writes what it has acked only when it is closed."""
 
-    def __init__(self, folder: Path, child: str = "pass") -> None:
+    def __init__(
+        self, folder: Path, child: str = "pass", hooks: Path | None = None, meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
         self.folder = folder
         (folder / "kept.py").write_text(FILE.replace("CHILD", child))
         environ = {"FOLDER": str(folder), "TMPDIR": str(folder)}
+        if hooks is not None:
+            environ["PYTHONPATH"] = os.pathsep.join([str(hooks), str(REPOSITORY)])
         options: dict[str, Any] = {"cwd": folder, "start_new_session": True, "stderr": subprocess.STDOUT}
         self.run: Marked = streamlet(["run", "kept.py", "--workers", "2"], environ, **options)
+        meanwhile()
         wait_for("tuples", lambda: (folder / "acked").exists())
 
     def end(self, status: int) -> str:
@@ -85,7 +90,7 @@ class Keeping:
 def keeping(tmp_path: Path) -> Iterator[Any]:
     made: list[Keeping] = []
 
-    def start(**more: str) -> Keeping:
+    def start(**more: Any) -> Keeping:
         made.append(Keeping(tmp_path, **more))
         return made[-1]
 
@@ -141,3 +146,32 @@ def test_what_a_component_starts_can_be_terminated(keeping: Any, child: str) -> 
     run = keeping(child=child.strip())
     run.run.process.send_signal(signal.SIGINT)
     run.end(130)
+
+
+SLOW_START = """
+import os, sys, time
+from pathlib import Path
+
+if "streamlet.runtime.worker.worker" in sys.orig_argv:
+    (Path(os.environ["FOLDER"]) / f"starts.{os.getpid()}").touch()
+    while not (Path(os.environ["FOLDER"]) / "go").exists():
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_to_workers_that_are_only_starting_ends_none(tmp_path: Path, keeping: Any, number: int) -> None:
+    """It comes while Python imports streamlet, long before a line of the worker's own has run."""
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "hooks" / "sitecustomize.py").write_text(SLOW_START)
+
+    def signals() -> None:
+        starting = wait_for("two workers", lambda: len(found := [*tmp_path.glob("starts.*")]) == 2 and found)
+        for file in starting:
+            os.kill(int(file.suffix[1:]), number)
+        (tmp_path / "go").touch()
+
+    run = keeping(hooks=tmp_path / "hooks", meanwhile=signals)
+    assert len([*tmp_path.glob("starts.*")]) == 2, "a worker was started again"
+    run.run.process.send_signal(signal.SIGTERM)
+    assert "epoch" not in run.end(143)

@@ -17,6 +17,9 @@ from streamlet.runtime.tasks.in_hand import TASK
 SHOWN = "streamlet_shown"
 """Attribute of a record that was made of a line, and has been shown."""
 
+ABOUT = "streamlet_about"
+"""Attribute of a record that is about a task: its component and number. Another thread may log it than the task's."""
+
 
 # -- where a line comes from -------------------------------------------------------------------------------------------
 
@@ -93,6 +96,9 @@ def line_of(record: logging.LogRecord) -> LogLine:
     if record.stack_info:
         trace = f"{trace}\n{record.stack_info}" if trace else record.stack_info
     origin = origin_here(record.name)
+    about: tuple[str, int] | None = getattr(record, ABOUT, None)
+    if about is not None:
+        origin = _of_component(origin._replace(component=about[0]))._replace(task=about[1])
     return LogLine(record.levelname.lower(), record.getMessage(), record.created, origin, trace)
 
 

@@ -30,6 +30,7 @@ from streamlet.base.clock import SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
 from streamlet.base.log_line import LogLine
+from streamlet.base.termination_signals import TERMINATION_SIGNALS, let_in
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import Tuple
 from streamlet.model.paused import PausedPart
@@ -77,8 +78,6 @@ GAP_S = 2.0
 
 PARENT_ENDS_S = 1.0
 """Seconds between the end of a killed coordinator's channels and its own."""
-
-TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 BEAT_AFTER_S = 0.1
 """Seconds between the loop's look at its numbers, at multiples of the period, and the heartbeat."""
@@ -678,6 +677,7 @@ def _leave_signals_to_coordinator() -> None:
 def main() -> None:
     """Run as ``python -m streamlet.runtime.worker.worker FD``, FD being the control channel."""
     _leave_signals_to_coordinator()
+    let_in()
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)  # as every descriptor but one that was passed on is already
     channel = ControlChannel.inherited(socket.socket(fileno=descriptor))

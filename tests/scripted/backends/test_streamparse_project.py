@@ -26,9 +26,13 @@ class Upper(Bolt):
     def initialize(self, storm_conf, context):
         assert storm_conf["topology.name"] == self.topology_name == "WordCount"
         assert context["componentid"] == context.component_name == "upper"
-        self.open = []
+        self.open, self.failed = [], set()
 
     def process(self, tup):
+        if tup.values.number % 50 == 0 and tup.values.number not in self.failed:
+            self.failed.add(tup.values.number)
+            self.fail(tup.id)
+            return
         self.open.append(tup.id)
         self.emit(tup=[tup.values.word.upper(), 1], anchors=[tup.id])
         self.ack(self.open.pop())
@@ -55,13 +59,13 @@ class Total(BatchingBolt):
 from streamlet import ReliableSpout
 
 class Words(ReliableSpout):
-    outputs = ["word"]
+    outputs = ["word", "number"]
     at = 0
 
     def next_tuple(self):
         if self.at < 300:
             self.at += 1
-            self.emit(tup=[("dog", "cat", "ape")[self.at % 3]], tup_id=self.at)
+            self.emit(tup=[("dog", "cat", "ape")[self.at % 3], self.at], tup_id=self.at)
 
     def caught_up(self):
         return self.at == 300 and not self.has_unfinished()
@@ -74,7 +78,7 @@ from streamlet import Grouping, Topology
 class WordCount(Topology):
     config = {"topology.environment": {"PROJECT_GREETING": "from the config"}, "out": ""}
     words = Words.spec()
-    upper = Upper.spec(inputs=[words])
+    upper = Upper.spec(inputs={words: Grouping.fields("number")})
     total = Total.spec(inputs={upper: Grouping.fields("word")}, config={"topology.tick.tuple.freq.secs": 0.05})
 """,
 }
@@ -100,6 +104,8 @@ def test_a_streamparse_project_runs_to_its_end(project: Path, backend: str) -> N
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["reason"] == "caught_up"
+    rows = {row["name"]: row for row in result["components"]}
+    assert (rows["words"]["acked"], rows["words"]["failed"], rows["upper"]["acked"]) == (300, 6, 300)
     greeting, _, rest = (project / "out").read_text().rpartition(" True ")
     assert rest.strip() == "{'APE': 100, 'CAT': 100, 'DOG': 100}"
     # Inline, the process had imported the file before its config was known.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 
@@ -90,6 +91,7 @@ def test_what_a_component_starts_inherits_nothing_of_the_run(streamlet) -> None:
     [
         ("sys.exit(3)", "sink called sys.exit(3) ("),
         ("raise GeneratorExit('no')", "sink raised GeneratorExit ("),
+        ("raise KeyboardInterrupt", "sink raised KeyboardInterrupt ("),
     ],
 )
 @pytest.mark.parametrize("where", ["process", "initialize"])
@@ -173,8 +175,13 @@ def test_inline_a_call_that_hangs_is_named_after_the_time_of_the_drain_and_a_sec
 def test_inline_a_call_that_takes_long_is_named_with_its_stack_and_the_run_goes_on(streamlet) -> None:
     conf = ("--backend", "inline", "-c", "streamlet.task.hang.secs=1")
     text = made(process="tup.values[0] == 3 and time.sleep(2)")
-    done = streamlet("run", streamlet.write(text), "--until-caught-up", *conf)
+    kept = ("--log-file", "run.log", "--log-format", "json")
+    done = streamlet("run", streamlet.write(text), "--until-caught-up", *conf, *kept)
     assert done.returncode == 0, done
+    lines = [json.loads(line) for line in (streamlet.folder / "run.log").read_text().splitlines()]
+    told = [line for line in lines if "has been in process of" in line["text"] or "went on after" in line["text"]]
+    origins = [(each["component"], each["task"], each["worker"], each["epoch"]) for each in told]
+    assert origins == [("sink", 2, 0, 1)] * 2
     assert done.stderr.count("The run has been in process of sink (task 2) for") == 1
     assert "on a tuple from few, [3]. Nothing else runs meanwhile.\n" in done.stderr
     assert "in process\n      tup.values[0] == 3 and time.sleep(2)" in done.stderr

@@ -81,10 +81,11 @@ def test_what_is_printed_at_import_is_no_part_of_a_graph_or_of_an_answer(streaml
 @pytest.mark.parametrize("where", ["at_import", "initialize"])
 def test_logging_that_a_topology_configures_leaves_the_runs_own_lines(streamlet, backend: str, where: str) -> None:
     """``dictConfig`` disables all loggers that are there, by its default, and takes the root's handlers away."""
-    text = made(**{where: SILENCING})
+    text = made(**{where: SILENCING}, after="def activate(self): self.logger.warning('said later')")
     done = streamlet("run", streamlet.write(text), "--backend", backend, "--until-caught-up")
     assert done.returncode == 0, done
     assert "raised OSError" in done.stderr and "the third, once" in done.stderr
+    assert "warning few: said later" in done.stderr
 
 
 def test_a_worker_does_what_was_left_for_its_exit(streamlet, tmp_path: Path) -> None:

@@ -172,6 +172,61 @@ def test_an_executor_that_dies_takes_its_slot_along_and_no_other(session: Sessio
     assert {worker["worker"]: worker["epoch"] for worker in result.status.workers}[0] == 1
 
 
+EDITED = """
+import os
+from {beside} import VERSION as BESIDE
+from streamlet import Bolt, Spout, Topology
+
+VERSION = "first"
+
+class Endless(Spout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        self.n += 1
+        self.emit([self.n], tup_id=self.n)
+
+class Writes(Bolt):
+    def initialize(self, conf, context):
+        from {late} import VERSION as LATE
+        self.line = f"{{context.epoch}} {{VERSION}} {{BESIDE}} {{LATE}}\\n".encode()
+        self.file = os.open({seen!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    def process(self, tup):
+        os.write(self.file, self.line)
+
+class Edited(Topology):
+    config = {{"topology.max.spout.pending": 10}}
+    endless = Endless.spec()
+    writes = Writes.spec(inputs=[endless])
+"""
+
+
+@pytest.mark.faults
+def test_a_worker_that_is_replaced_on_an_executor_runs_the_code_of_the_start(session: Session, tmp_path: Path) -> None:
+    """Of the topology's file, of one that it imports, and of one that is imported in a method."""
+    name, seen, stop = tmp_path.name, tmp_path / "seen", Stop()
+    beside, late, file = (tmp_path / f"{kind}_{name}.py" for kind in ("beside", "late", "edited"))
+    for path in (beside, late):
+        path.write_text('VERSION = "first"\n')
+    file.write_text(EDITED.format(beside=beside.stem, late=late.stem, seen=str(seen)))
+    killed: list[int] = []
+
+    def edit_then_kill(status: RunStatus) -> None:
+        lines = seen.read_text().splitlines() if seen.exists() else []
+        if lines and not killed:
+            for path in (beside, late, file):
+                path.write_text(path.read_text().replace("first", "second"))
+            killed.append({worker["worker"]: worker["pid"] for worker in status.workers}[1])
+            os.kill(killed[0], signal.SIGKILL)
+        if any(line.startswith("2") for line in lines):
+            stop.ask()
+
+    topology = load_topology(file)
+    request = RunRequest(topology, resolve(topology.config, {}), file=file, workers=2, seconds=PATIENCE_S)
+    assert SparkBackend().run(request, Watcher(edit_then_kill), stop).reason == "interrupted"
+    assert set(seen.read_text().splitlines()) == {"1 first first first", "2 first first first"}
+
+
 @pytest.mark.faults
 def test_a_worker_that_hangs_is_replaced_and_cannot_come_back(session: Session, tmp_path: Path) -> None:
     """Stopped until it was replaced, then resumed: it ends by itself, and nothing of it is counted."""
