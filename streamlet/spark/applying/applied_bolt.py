@@ -394,15 +394,15 @@ class AppliedBolt:
         return emit
 
     def _emit_of_two(self, first: list[Any], second: list[Any]) -> Callable[..., Any]:
-        plain, slow, put_first, put_second = _PLAIN, self._emit, first.append, second.append
         here, home = get_ident, self._home
+        plain, slow, put_first, put_second = _PLAIN, self._emit, first.append, second.append
 
         def emit(
             tup: Any, stream: Any = None, anchors: Any = None, direct_task: Any = None, need_task_ids: Any = None
         ) -> None:
             if (
-                stream is None and anchors is None and direct_task is None and need_task_ids is None
-                and here() == home and (type(tup) is list or type(tup) is tuple)
+                (type(tup) is list or type(tup) is tuple) and here() == home
+                and stream is None and anchors is None and direct_task is None and need_task_ids is None
             ):  # fmt: skip
                 try:
                     one, other = tup
