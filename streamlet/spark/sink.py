@@ -19,6 +19,7 @@ from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.spark.epochs import Epoch, check_plan, write_epoch
 from streamlet.spark.options import FORMAT, SinkOptions
+from streamlet.spark.plain_errors import plain_errors
 
 _TRANSACTION_MS = 900_000
 """Milliseconds of a transaction, unless the options say: brokers allow no more by default, and a batch takes time."""
@@ -91,6 +92,7 @@ def find_topic(options: SinkOptions) -> None:
             producer.partitions_for(options.topic)
 
 
+@plain_errors
 class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typed for us
     """Writes a DataFrame. At least once: a task that Spark tries again writes its rows again."""
 
@@ -105,6 +107,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
         return Written(rows)
 
 
+@plain_errors
 class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark is not typed for us
     """Writes a stream: one transaction for each epoch and partition."""
 

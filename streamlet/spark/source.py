@@ -28,6 +28,7 @@ from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.spark import planning
 from streamlet.spark.options import FORMAT, PlaceInLogs, SourceOptions, Use, read_options, write_options
+from streamlet.spark.plain_errors import plain_errors
 from streamlet.spark.planning import DataLost, Logs, PartitionKey, TaskRange
 
 _log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ def schema_of(include_headers: bool) -> Any:
     return StructType([StructField(name, kind) for name, kind in columns])
 
 
+@plain_errors
 class KafkaDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typed for us
     """Format ``streamlet-kafka``. Spark makes one for each load, save and query."""
 
@@ -199,6 +201,7 @@ def _records(partition: Any, options: SourceOptions, schema: Any) -> Iterator[An
     return read_range(partition.value, options, schema)
 
 
+@plain_errors
 class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed for us
     """Reads from one place to another. The plan fixes both."""
 
@@ -220,9 +223,10 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typ
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield the range's records as RecordBatches. On an executor."""
-        return _records(partition, self._options, self._schema)
+        yield from _records(partition, self._options, self._schema)
 
 
+@plain_errors
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # pyspark is not typed for us
     """Plans micro-batches in one process beside the driver; reads on executors."""
 
@@ -283,7 +287,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield the range's records as RecordBatches. On an executor."""
-        return _records(partition, self._options, self._schema)
+        yield from _records(partition, self._options, self._schema)
 
     def stop(self) -> None:
         """Close the connections."""

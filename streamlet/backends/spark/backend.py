@@ -260,8 +260,9 @@ def _await_slots(session: Session, request: RunRequest, observer: Observer, stop
 def _holders(session: Session, executors: list[Executor]) -> str:
     conf = session.conf()
     reported = _slots(executors)[0] * float(conf.get("spark.task.cpus", "1"))
-    own, most, driver = session.application_id(), conf.get("spark.cores.max"), session.driver_host()
-    return holders_text(session.cluster(), own, session.running_jobs(), reported, most, driver)
+    # Where Spark's own executors look for their driver, also where ours are told another address of this machine.
+    own, most, driver = session.application_id(), conf.get("spark.cores.max"), conf.get(DRIVER_HOST, "")
+    return holders_text(session.cluster(), own, session.running_jobs(), reported, most, driver or session.driver_host())
 
 
 def _executors_text(executors: list[Executor]) -> str:

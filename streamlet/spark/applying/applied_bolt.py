@@ -237,11 +237,14 @@ class AppliedBolt:
         make = self._kinds.get((source.component, source.stream), Tuple)
         lists = self._lists
         only = lists[0] if len(lists) == 1 else None
-        by_hand = not bolt.auto_ack
+        by_hand, failures, done = not bolt.auto_ack, self._failures, 0
         mark: Any
         tup: Tuple | None = None
         self._begin()
-        for values in map(list, zip(*columns, strict=True)):
+        rows: Iterable[list[Any]] = map(list, zip(*columns, strict=True))
+        if len(columns) == 1:
+            rows = ([value] for value in columns[0])
+        for values in rows:
             # A tuple that nobody kept is filled again: cheaper than to make one.
             if tup is None:
                 tup = self._current = make(values, source.component, source.stream)
@@ -253,16 +256,19 @@ class AppliedBolt:
             except BaseException as error:
                 if not hurts_one_tuple(error):
                     raise
+                self._count, done = self._count + done, 0
                 self._raised(error, tup, mark)
                 tup = None
                 continue
-            self._count += 1
-            if tup.state or by_hand or self._failures:
+            done += 1
+            if tup.state or by_hand or failures:
+                self._count, done = self._count + done, 0
                 self._afterwards(tup, mark)
                 tup = None
             elif getrefcount(tup) != _UNKEPT:
                 tup.state = ACKED
                 tup = None
+        self._count += done
         self._begin()
 
     def _afterwards(self, tup: Tuple, mark: Any) -> None:
@@ -349,35 +355,43 @@ class AppliedBolt:
             return self._emit
         if len(columns) < 3:
             return self._emit_of_one(*columns) if len(columns) == 1 else self._emit_of_two(*columns)
-        plain, slow, width, here, home = _PLAIN, self._emit, len(columns), get_ident, self._home
+        plain, slow, width = _PLAIN, self._emit, len(columns)
+        here, home = get_ident, self._home
         puts = [column.append for column in columns]
-
-        # Other arguments are rare: one test for all of them is cheaper than one for each.
-        def emit(tup: Any, stream: Any = None, *more: Any, **named: Any) -> None:
-            if stream is not None or more or named or here() != home or tup.__class__ not in _ROWS or len(tup) != width:
-                return slow(tup, stream, *more, **named)
-            for value in tup:
-                if value.__class__ not in plain:
-                    return slow(tup)
-            for put, value in zip(puts, tup, strict=True):
-                put(value)
-            return None
-
-        return emit
-
-    def _emit_of_one(self, column: list[Any]) -> Callable[..., Any]:
-        plain, slow, put, here, home = _PLAIN, self._emit, column.append, get_ident, self._home
 
         def emit(
             tup: Any, stream: Any = None, anchors: Any = None, direct_task: Any = None, need_task_ids: Any = None
         ) -> None:
-            usual = stream is anchors is direct_task is need_task_ids  # all of them None
-            if usual and (tup.__class__ is list or tup.__class__ is tuple) and here() == home:
+            if (
+                stream is None and anchors is None and direct_task is None and need_task_ids is None
+                and here() == home and (type(tup) is list or type(tup) is tuple) and len(tup) == width
+            ):  # fmt: skip
+                for value in tup:
+                    if type(value) not in plain:
+                        return slow(tup)
+                for put, value in zip(puts, tup, strict=True):
+                    put(value)
+                return None
+            return slow(tup, stream, anchors, direct_task, bool(need_task_ids))
+
+        return emit
+
+    def _emit_of_one(self, column: list[Any]) -> Callable[..., Any]:
+        plain, slow, put = _PLAIN, self._emit, column.append
+        here, home = get_ident, self._home
+
+        def emit(
+            tup: Any, stream: Any = None, anchors: Any = None, direct_task: Any = None, need_task_ids: Any = None
+        ) -> None:
+            if (
+                stream is None and anchors is None and direct_task is None and need_task_ids is None
+                and here() == home and (type(tup) is list or type(tup) is tuple)
+            ):  # fmt: skip
                 try:
                     (value,) = tup  # cheaper than to ask for the length and index
                 except ValueError:
                     return slow(tup)
-                if value.__class__ in plain:
+                if type(value) in plain:
                     put(value)
                     return None
             return slow(tup, stream, anchors, direct_task, bool(need_task_ids))
@@ -385,20 +399,25 @@ class AppliedBolt:
         return emit
 
     def _emit_of_two(self, first: list[Any], second: list[Any]) -> Callable[..., Any]:
-        plain, slow, rows, here, home = _PLAIN, self._emit, _ROWS, get_ident, self._home
-        put_first, put_second = first.append, second.append
+        here, home = get_ident, self._home
+        plain, slow, put_first, put_second = _PLAIN, self._emit, first.append, second.append
 
-        def emit(tup: Any, stream: Any = None, *more: Any, **named: Any) -> None:
-            if stream is None and not more and not named and tup.__class__ in rows and here() == home:
+        def emit(
+            tup: Any, stream: Any = None, anchors: Any = None, direct_task: Any = None, need_task_ids: Any = None
+        ) -> None:
+            if (
+                (type(tup) is list or type(tup) is tuple) and here() == home
+                and stream is None and anchors is None and direct_task is None and need_task_ids is None
+            ):  # fmt: skip
                 try:
                     one, other = tup
                 except ValueError:
                     return slow(tup)
-                if one.__class__ in plain and other.__class__ in plain:
+                if type(one) in plain and type(other) in plain:
                     put_first(one)
                     put_second(other)
                     return None
-            return slow(tup, stream, *more, **named)
+            return slow(tup, stream, anchors, direct_task, bool(need_task_ids))
 
         return emit
 
@@ -423,6 +442,17 @@ class AppliedBolt:
                 for column, values in zip(self._buffers[name], tuples.by_field, strict=True):
                     column.extend(values)
                 return
+        elif anchors is None and name in self._buffers:
+            # Looked at column by column: half of what it costs row by row. What is not plain goes the long way, to be
+            # copied, or refused with its field.
+            tuples = [*tuples]
+            columns = self._buffers[name]
+            if _ROWS.issuperset(map(type, tuples)) and {len(columns)}.issuperset(map(len, tuples)):
+                found = [*zip(*tuples, strict=True)]
+                if all(_PLAIN.issuperset(map(type, more)) for more in found):
+                    for column, more in zip(columns, found, strict=bool(found)):
+                        column.extend(more)
+                    return
         self._put(name, tuples, anchors)
 
     def _put(self, name: str, tuples: Iterable[Any], anchors: Any) -> None:
@@ -544,9 +574,10 @@ class AppliedBolt:
 
     def _settle(self, error: BaseException | None) -> None:
         """Tell the failures of a call that is over. Raises TupleFailed with ``on_failed`` "stop"."""
-        failures, self._failures = self._failures, []
-        if not failures:
+        if not self._failures:
             return
+        failures = [*self._failures]
+        self._failures.clear()  # in place: the loop over rows keeps the list
         self._bad += len(failures)
         self._count += len(failures) if error is not None else 0
         for tup, why in failures:

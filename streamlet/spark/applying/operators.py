@@ -18,6 +18,7 @@ from streamlet.spark.applying.key_state import KeyState
 from streamlet.spark.applying.packed_rows import packed, unpacked
 from streamlet.spark.applying.shipping import import_from
 from streamlet.spark.applying.stage_columns import DEAD, RowsIn, RowsOut, dead_columns
+from streamlet.spark.plain_errors import plain_errors
 
 ROWS_AT_ONCE = 4096
 """Rows that go through all bolts of a stage before what they gave leaves it."""
@@ -90,6 +91,7 @@ def _pickled(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "_parts": (_Travelling(job), *rest)}
 
 
+@plain_errors
 class MappedStage:
     """The function of a ``mapInArrow``. Travels to executors."""
 
@@ -119,6 +121,7 @@ class MappedStage:
             run.chain.close(clean=True)
 
 
+@plain_errors
 class KeyedStage(StatefulProcessor):  # type: ignore[misc]  # pyspark is not typed for us
     """A keyed stage of a stream: each key's bolt lies in Spark's state store."""
 

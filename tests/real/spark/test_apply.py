@@ -111,8 +111,11 @@ def test_a_stream_goes_on_from_its_checkpoint_and_each_count_comes_once(spark: A
 def test_failed_tuples_stop_the_job_or_are_skipped_and_counted_or_become_dead_letters(spark: Any) -> None:
     frame = spark.createDataFrame([("a B",), ("b bad",), ("c",)], "line string").coalesce(1)
     stopped = apply(CountedWords, {"lines": frame}, schemas=SCHEMAS)
-    with pytest.raises(PythonException, match=r"The bolt split failed on the tuple \['b bad'\] from lines: ValueError"):
+    with pytest.raises(
+        PythonException, match=r"The bolt split failed on the tuple \['b bad'\] from lines: Val"
+    ) as told:
         stopped["count"].collect()
+    assert "Traceback" not in str(told.value)
     skipped = apply(CountedWords, {"lines": frame}, schemas=SCHEMAS, on_failed="skip")
     assert pairs(skipped["count"]) == [("a", 1), ("b", 1), ("c", 1)]
     assert skipped.skipped == {"split": 1}

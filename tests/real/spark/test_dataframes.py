@@ -245,19 +245,32 @@ def test_a_batch_begins_and_ends_where_times_and_offsets_say(
     assert matched.filter(f"topic = '{topic}'").count() == 100
 
 
-def test_what_is_refused_is_refused_in_one_paragraph(spark: Any, kafka4: DevCluster) -> None:
-    with pytest.raises(
-        Exception, match="Unknown option 'startingoffset' of format 'streamlet-kafka': the nearest one is"
-    ):
-        reading(spark.read, kafka4, subscribe="t", startingOffset="earliest").load().count()
-    with pytest.raises(Exception, match="writes a column `value`"):
-        writing(spark.range(1).write, kafka4, topic="t").mode("append").save()
-    with pytest.raises(Exception, match="only appended to"):
-        writing(spark.range(1).selectExpr("CAST(id AS STRING) AS value").write, kafka4, topic="t").mode(
-            "overwrite"
-        ).save()
-    with pytest.raises(Exception, match="UnknownTopicOrPartition"):
-        reading(spark.read, kafka4, subscribe="no-such-topic").load().count()
+def test_what_is_refused_is_refused_in_one_paragraph(
+    spark: Any, kafka4: DevCluster, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """Without a traceback of ours, by the plan of a batch or a stream, and by a task on an executor."""
+    topic = make_topic(kafka4)
+    text = spark.range(1).selectExpr("CAST(id AS STRING) AS value")
+    stream = reading(spark.readStream, kafka4, subscribe="no-such-topic").load().writeStream.format("noop")
+    null = text.selectExpr("value", "CAST(NULL AS STRING) AS topic")
+    refusals: list[tuple[str, Callable[[], Any]]] = [
+        (
+            "Unknown option 'startingoffset' of format 'streamlet-kafka': the nearest one is",
+            lambda: reading(spark.read, kafka4, subscribe="t", startingOffset="earliest").load().count(),
+        ),
+        ("writes a column `value`", lambda: writing(spark.range(1).write, kafka4, topic="t").mode("append").save()),
+        ("only appended to", lambda: writing(text.write, kafka4, topic=topic).mode("overwrite").save()),
+        ("UnknownTopicOrPartition", lambda: reading(spark.read, kafka4, subscribe="no-such-topic").load().count()),
+        (
+            "UnknownTopicOrPartition",
+            lambda: stream.option("checkpointLocation", str(tmp_path)).start().awaitTermination(PATIENCE_S),
+        ),
+        ("A row has null in its column `topic`", lambda: writing(null.write, kafka4).mode("append").save()),
+    ]
+    for said, act in refusals:
+        with pytest.raises(Exception, match=said) as told:
+            act()
+        assert "Traceback" not in str(told.value), told.value
 
 
 def test_the_first_program_of_the_page_runs(

@@ -323,6 +323,17 @@ def test_a_package_that_executors_lack_is_named_with_host_and_command(
         run(tmp_path, Watcher())
 
 
+def test_executors_without_a_way_to_the_coordinator_are_named_with_its_address(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They reach Spark's driver. Nobody listens at the address that the coordinator is said to have."""
+    monkeypatch.setattr(Session, "driver_host", lambda self: "127.0.0.9")
+    said = rf"{socket.gethostname()} cannot reach the driver at 127\.0\.0\.9:\d+ \(.*efused"
+    with pytest.raises(BadInput, match=said):
+        run(tmp_path, Watcher())
+    assert witness(tmp_path) == []
+
+
 @pytest.fixture
 def bare_python(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Executors whose Python has no package at all; Spark brings its own."""

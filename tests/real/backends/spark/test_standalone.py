@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from streamlet.backends.spark.spark_session import Session, open_session, wait_f
 from streamlet.base.errors import BadInput
 from streamlet.devcluster import resident
 from streamlet.devcluster.machine import ProcessIdentity, free_ports, is_free
-from tests.marked_processes import command_line, parent
+from tests.marked_processes import NUMBERED, REPOSITORY, Marked, command_line, parent
 from tests.patience import PATIENCE_S
 from tests.real.backends.spark.test_executors import Watcher, run, witness
 from tests.scripted.cli.test_dev import run as dev
@@ -89,6 +90,37 @@ def test_an_application_takes_as_many_cores_as_it_has_workers_and_the_rest_is_to
 def test_a_driver_host_that_the_user_set_is_kept_for_a_master_on_localhost(session: Session) -> None:
     """Its port may be a container's, and executors there: they are told that address, and not sent to a folder here."""
     assert (session.driver_host(), session.here) == (socket.gethostname(), False)
+
+
+UNREACHABLE = """
+import sys
+from pyspark.sql import SparkSession
+from numbered import Numbered
+from streamlet import BadInput
+from streamlet.backends import SparkBackend
+
+if __name__ == "__main__":
+    spark = SparkSession.builder.master(sys.argv[1]).config("spark.cores.max", "1").config(
+        "spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.9").getOrCreate()
+    settings = {"out": sys.argv[2], "streamlet.spark.slots.timeout.secs": 8}
+    try:
+        Numbered.run(backend=SparkBackend(spark), workers=1, settings=settings)
+    except BadInput as error:
+        print(error, flush=True)
+"""
+
+
+def test_a_driver_address_that_executors_cannot_reach_is_named(cluster: resident.ResidentSpark, tmp_path: Path) -> None:
+    """They start, and never report."""
+    (tmp_path / "program.py").write_text(UNREACHABLE)
+    environ = {"PYTHONPATH": f"{NUMBERED.parent}:{REPOSITORY}", "PYSPARK_PYTHON": sys.executable}
+    program = Marked([sys.executable, "program.py", cluster.master_url, str(tmp_path)], environ, cwd=tmp_path)
+    try:
+        said, complaints = program.process.communicate(timeout=PATIENCE_S)
+    finally:
+        program.end()
+    assert "has 0 slots" in said and "its executors have reported 0" in said, said + complaints
+    assert "can they reach the driver at 127.0.0.9? If not, set spark.driver.host" in said
 
 
 @pytest.mark.faults

@@ -318,6 +318,44 @@ def test_a_bolt_that_fails_every_tuple_ends_the_job_all_the_same() -> None:
         Ran(alone(Never, **{"streamlet.first.failures.max": 5}), [["a"]] * 9, "skip")
 
 
+def test_a_bolt_that_has_done_tuples_before_ends_no_job_by_its_failures() -> None:
+    """However they alternate with what it does well."""
+
+    class Mostly(One):
+        def process(self, tup: Tuple) -> None:
+            if tup.values[0] == "bad":
+                raise ValueError("bad")
+
+    rows = [["good"], *[["bad"]] * 9, ["good"], *[["bad"]] * 9]
+    assert len(Ran(alone(Mostly, **{"streamlet.first.failures.max": 5}), rows, "skip").failed) == 18
+
+
+@pytest.mark.parametrize("many", [list, tuple, iter])
+def test_rows_of_emit_many_leave_all_or_none_and_as_they_were(many: Any) -> None:
+    class Many(Bolt):
+        outputs = ["word", "n"]
+
+        def process(self, tup: Tuple) -> None:
+            given: dict[str, Any] = {
+                "plain": [["a", 1], ("b", None)],
+                "none": [],
+                "text": ["ab", "cd"],
+                "long": [["a", 1], ["b", 2, 3]],
+                "set": [["a", 1], ["b", {2}]],
+            }
+            shared = [1]
+            self.emit_many(many(given.get(tup.values[0], [["c", shared]])))
+            shared.append(2)
+
+    rows = [["plain"], ["none"], ["nested"], ["text"], ["long"], ["set"]]
+    ran = Ran(alone(Many), rows, "dead-letter")
+    assert ran.left == {"one": [["a", 1], ["b", None], ["c", [1]]]}
+    assert [row.values for row in ran.failed] == rows[3:]
+    told = [row.reason for row in ran.failed]
+    assert "a list of values is wanted" in told[0] and "declares 2 fields" in told[1]
+    assert "field 'n' is a set" in told[2]
+
+
 def test_an_initialize_that_raises_is_named_and_started_bolts_are_cleaned_up() -> None:
     cleaned: list[str] = []
 

@@ -12,7 +12,7 @@ from streamlet import BatchingBolt, Bolt, Grouping, StreamId, Topology, Tuple
 from streamlet.runtime.tasks.user_errors import ComponentFailed
 from streamlet.spark.applying.applied_bolt import TupleFailed
 from streamlet.spark.applying.operators import KeyedStage, MappedStage, SkippedByBolt
-from streamlet.spark.applying.stage_columns import DEAD, DEAD_FIELDS, RowsIn, RowsOut
+from streamlet.spark.applying.stage_columns import DEAD, DEAD_FIELDS, RowsIn, RowsOut, ValueDoesNotFit
 from tests.topologies.counted_words import Count, CountedWords, Lines, Window
 from tests.unit.spark.applying.test_chain import job
 
@@ -84,6 +84,34 @@ def test_each_key_goes_on_where_it_was() -> None:
     assert store.batch(0, a=["a", "a"], b=["b"]) == [(["a", "a"], [1, 2]), (["b"], [1])]
     assert store.batch(1, b=["b"], a=["a"], c=["c"]) == [(["b"], [2]), (["a"], [3]), (["c"], [1])]
     assert (set(store.kept), store.timers) == ({"a", "b", "c"}, {})
+
+
+def test_a_key_that_is_back_where_initialize_left_it_has_no_state_without_a_tick() -> None:
+    class Pairs(Count):
+        def process(self, tup: Tuple) -> None:
+            super().process(tup)
+            if self.counts[tup.values[0]] == 2:
+                self.counts.clear()
+
+    store = Store(keyed(Pairs))
+    assert store.batch(0, a=["a"]) == [(["a"], [1])] and [*store.kept] == ["a"]
+    assert store.batch(1, a=["a"]) == [(["a"], [2])] and store.kept == {}
+    assert store.batch(2, a=["a"]) == [(["a"], [1])]
+
+
+def test_a_value_of_another_type_is_named_in_a_stream_too() -> None:
+    """Spark itself would name no field; and of a float it would keep the whole part."""
+
+    class Halves(Bolt):
+        outputs = ["word", "n"]
+
+        def process(self, tup: Tuple) -> None:
+            self.emit([tup.values[0], 1 if tup.values[0] == "a" else 1.5])
+
+    store = Store(keyed(Halves))
+    assert store.batch(0, a=["a"]) == [(["a"], [1])]
+    with pytest.raises(ValueDoesNotFit, match=r"one emitted 1\.5 \(float\) as field 'n' .* says that it is long"):
+        store.batch(1, a=["a"], b=["b"])
 
 
 def test_a_key_has_a_timer_while_it_has_a_state_and_is_forgotten_at_a_tick_with_nothing() -> None:
