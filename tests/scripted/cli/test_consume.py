@@ -137,7 +137,8 @@ def test_a_silent_address_is_said_while_it_is_waited_for() -> None:
                     process.stderr.readline() == f"No answer from {server} yet: waiting for up to 15 s. Ctrl-C ends.\n"
                 )
                 process.send_signal(signal.SIGINT)
-                assert process.stderr.read().strip() == "Error: Interrupted."
+                # On a slow machine a line about the wait may come in between.
+                assert process.stderr.read().splitlines()[-1] == "Error: Interrupted."
                 assert process.wait(PATIENCE_S) == 130
             finally:
                 process.kill()
