@@ -314,11 +314,8 @@ class Membership:
             return 0.0
         wait = float("inf")
         member = self.state in (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
-        if (
-            not (self._waiting or self._searching)
-            and (self._wants_join or member)
-            and (not self.coordinator_known or not member)
-        ):
+        asks = (self._wants_join or member) and not (self._waiting or self._searching)
+        if asks and not (member and self.coordinator_known):
             wait = max(self._not_before_s - now_s, 0.0)
         # Rule: only what `step` acts on counts. A coordinator that is being looked for has no silence to be noticed:
         # counted, it would have the thread turn without a pause for as long as the brokers are gone.
