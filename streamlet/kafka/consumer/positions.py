@@ -24,7 +24,12 @@ from typing import NamedTuple, TypeVar
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.kafka.arguments import by_partition, check_time, partitions_of
-from streamlet.kafka.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition, may_pass
+from streamlet.kafka.broker_errors import (
+    LeaderNotAvailable,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+    may_pass,
+)
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.client.leader_requests import (
@@ -43,8 +48,9 @@ from streamlet.kafka.consumer.subscription_state import (
     ResetStrategy,
     SubscriptionState,
 )
-from streamlet.kafka.errors import ClientTimeout, KafkaError, NoLeader, copy_of
+from streamlet.kafka.errors import BrokerError, ClientTimeout, KafkaError, NoLeader, copy_of
 from streamlet.kafka.fetch.truncation import PositionVerdict, judge_position
+from streamlet.kafka.fetch.unknown_errors import UNKNOWN_ERROR_S, UnknownErrors
 from streamlet.kafka.future import RequestFuture, failed_future
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 from streamlet.kafka.protocol.messages.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -77,6 +83,7 @@ class Positions:
         self._error: KafkaError | None = None
         self._behind: dict[TopicPartition, tuple[int, float]] = {}
         """Leader epochs of positions that metadata does not know yet, and since when each is awaited."""
+        self._unknown_errors: UnknownErrors[TopicPartition] = UnknownErrors()
         self._left: dict[TopicPartition, int] = {}
         """Positions that were not in the log, until the reset that follows: for the warning about the gap."""
         self._without_place: dict[TopicPartition, PositionOutOfRange] = {}
@@ -272,12 +279,12 @@ class Positions:
             return
         for tp, strategy in asked.items():
             row = done.value.get(tp)
-            if row is None or (row.error is not None and row.error.retriable):
-                self._subscriptions.retry_at([tp], self._now_s() + self._retry.initial)
-            elif row.error is not None:
-                self.tell(row.error(f"Asking for the {strategy.value} offset of {tp}"))
-                self._subscriptions.retry_at([tp], self._now_s() + self._retry.maximum)
+            if row is None or row.error is not None:
+                self._ask_again(
+                    tp, None if row is None else row.error, f"Asking for the {strategy.value} offset of {tp}"
+                )
             else:
+                self._unknown_errors.ended(tp)
                 position = Position(row.offset, row.leader_epoch, self._client.cluster.leader_epoch(tp))
                 if self._subscriptions.maybe_reset_to(tp, strategy, position):
                     _log.info("%s is read from its %s offset, %d", tp, strategy.value, row.offset)
@@ -348,12 +355,10 @@ class Positions:
             self._validate_one(tp, position, done.value.get(tp))
 
     def _validate_one(self, tp: TopicPartition, position: Position, end: EpochEnd | None) -> None:
-        if end is None or (end.error is not None and end.error.retriable):
-            self._subscriptions.retry_at([tp], self._now_s() + self._retry.initial)
-        elif end.error is not None:
-            self.tell(end.error(f"Checking the position of {tp} with its leader"))
-            self._subscriptions.retry_at([tp], self._now_s() + self._retry.maximum)
+        if end is None or end.error is not None:
+            self._ask_again(tp, None if end is None else end.error, f"Checking the position of {tp} with its leader")
         else:
+            self._unknown_errors.ended(tp)
             # Without a leader epoch in the answer the leader has no epoch in common with us, whatever the end says.
             verdict = judge_position(position.offset, epoch_end=-1 if end.leader_epoch < 0 else end.end_offset)
             if verdict.holds:
@@ -365,6 +370,28 @@ class Positions:
             except KafkaError as err:
                 self.tell(err)
                 self._subscriptions.retry_at([tp], self._now_s() + self._retry.maximum)
+
+    def _ask_again(self, tp: TopicPartition, error: type[BrokerError] | None, doing: str) -> None:
+        """Ask again after a pause; tell an error that time does not mend.
+
+        None: the answer left ``tp`` out.
+        """
+        passes = error is None or (
+            self._unknown_error_passes(tp, error(doing)) if error is UnknownServerError else error.retriable
+        )
+        if error is not None and not passes:
+            self.tell(error(doing))
+        if error is not UnknownServerError:
+            self._unknown_errors.ended(tp)
+        pause_s = self._retry.initial if passes else self._retry.maximum
+        self._subscriptions.retry_at([tp], self._now_s() + pause_s)
+
+    def _unknown_error_passes(self, tp: TopicPartition, error: BrokerError) -> bool:
+        """Note an unexpected error, warn of the first; return whether it may pass."""
+        lasts_s = self._unknown_errors.failed(tp, self._now_s())
+        if not lasts_s:
+            _log.warning("%s has no position at the moment, trying again. %s", tp, error.message)
+        return lasts_s < UNKNOWN_ERROR_S
 
     def _failed(self, tps: list[TopicPartition], error: KafkaError) -> None:
         self._subscriptions.retry_at(tps, self._now_s() + self._retry.initial)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from streamlet.kafka.broker_errors import may_pass
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.leader_requests import (
     list_offsets,
@@ -94,7 +95,7 @@ class Connection:
             if row is not None and row.error is not None:
                 raise row.error(f"Asking {self.broker} where leader epoch {leader_epoch} of {partition} ends")
         except KafkaError as error:
-            if error.retriable:
+            if may_pass(error):
                 raise
             log.warning("%s: whether its log was truncated cannot be asked. %s", partition, error.message)
             return None

@@ -28,8 +28,10 @@ from typing import Any, TypeVar
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
-from streamlet.kafka.errors import BrokerError
+from streamlet.kafka.broker_errors import UnknownServerError
+from streamlet.kafka.errors import BrokerError, with_sentence
 from streamlet.kafka.fetch.truncation import judge_position
+from streamlet.kafka.fetch.unknown_errors import UNKNOWN_ERROR_S, UnknownErrors
 from streamlet.spouts.kafka.activity import Steps, WaitUntil
 from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartitionConnections, LogBounds
 from streamlet.spouts.kafka.epoch_ends import EpochEnds, LastLook
@@ -231,6 +233,24 @@ def _start_lost(partition: Partition, offset: int, decision: StartDecision, boun
     )
 
 
+def raise_if_final(
+    partition: Partition, error: StreamletError, unknown_errors: UnknownErrors[Partition], now_s: float
+) -> None:
+    """Raise an error that asking again does not mend; warn of the first unexpected one."""
+    # Rule: an answer that the broker did not expect itself ends no look at a log before a minute has brought nothing
+    # else, as with fetches. An attempt begins with what is stored, so also its writes may be made twice.
+    if not isinstance(error, UnknownServerError):
+        unknown_errors.ended(partition)
+        if not error.retriable:
+            raise error
+        return
+    lasts_s = unknown_errors.failed(partition, now_s)
+    if not lasts_s:
+        log.warning("%s: its offsets cannot be looked up at the moment, trying again. %s", partition, error.message)
+    if lasts_s >= UNKNOWN_ERROR_S:
+        raise with_sentence(error, f"Each answer of the last {lasts_s:.0f} s was so.")
+
+
 class PartitionOpener:
     """Makes partition managers, and resets those whose log changed."""
 
@@ -255,6 +275,7 @@ class PartitionOpener:
         self._cuts: dict[tuple[Partition, str | None], int] = {}
         """The same -> where it ended after it was cut."""
         self._epoch_ends = EpochEnds(clock)
+        self._unknown_errors: UnknownErrors[Partition] = UnknownErrors()
         self._config = config
         self._schemes = schemes
         self._owner = owner
@@ -310,8 +331,7 @@ class PartitionOpener:
                     try:
                         return (yield from attempt_at(self._connections.register(partition, broker)))
                     except StreamletError as error:
-                        if not error.retriable:
-                            raise
+                        raise_if_final(partition, error, self._unknown_errors, self._clock.monotonic())
                         self.last_error = error
                         not_yet(error)
                         # Not where a broker is away: one that restarts leads as before.
@@ -322,6 +342,7 @@ class PartitionOpener:
                 yield WaitUntil(self._clock, RETRY.delay(attempt))
         finally:
             self._epoch_ends.forget(partition)
+            self._unknown_errors.ended(partition)
         raise AssertionError("unreachable")
 
     def _open_once(

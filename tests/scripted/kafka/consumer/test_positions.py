@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from streamlet.kafka import Consumer
+from streamlet.kafka.broker_errors import UnknownServerError
 from streamlet.kafka.consumer import positions
 from streamlet.kafka.consumer.errors import LogTruncated, PositionOutOfRange
 from streamlet.kafka.protocol.messages.fetch import (
@@ -18,6 +19,9 @@ from streamlet.kafka.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopicResponse,
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
     OffsetForLeaderEpochResponse,
 )
 from streamlet.kafka.protocol.messages.metadata import (
@@ -41,8 +45,8 @@ def at_epoch(broker: FakeBroker, epoch: Callable[[], int]) -> Callable[[Metadata
     return metadata
 
 
-def epoch_end(epoch: int, offset: int) -> OffsetForLeaderEpochResponse:
-    row = EpochEndOffsetPartition(error_code=0, partition=0, leader_epoch=epoch, end_offset=offset)
+def epoch_end(epoch: int, offset: int, error_code: int = 0) -> OffsetForLeaderEpochResponse:
+    row = EpochEndOffsetPartition(error_code=error_code, partition=0, leader_epoch=epoch, end_offset=offset)
     return OffsetForLeaderEpochResponse(topics=(EpochEndOffsetTopic(topic="t", partitions=(row,)),))
 
 
@@ -83,6 +87,42 @@ def test_c2_an_epoch_that_no_leader_ever_reaches_is_waited_for_only_so_long(
     consumer.seek(ZERO, 1200, leader_epoch=7)
     assert poll_until(consumer, lambda: consumer.position(ZERO) == 20) == list(range(20))
     assert "of leader epoch 7" in caplog.text and "no longer in the log" in caplog.text
+
+
+def listed(error_code: int) -> ListOffsetsResponse:
+    row = ListOffsetsPartitionResponse(partition_index=0, error_code=error_code, timestamp=-1, offset=0, leader_epoch=0)
+    return ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name="t", partitions=(row,)),))
+
+
+@pytest.mark.parametrize("api", [ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH])
+@pytest.mark.parametrize("lasts", [False, True])
+def test_c2_an_error_that_a_leader_did_not_expect_is_told_once_and_raised_when_it_lasts(
+    api: ApiKey,
+    lasts: bool,
+    broker: FakeBroker,
+    consumer_of: Callable[..., Consumer],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Asked where to begin, and whether its log is the one that was read."""
+    asks_for_end = api is ApiKey.LIST_OFFSETS
+    fails, whole = (listed(-1), listed(0)) if asks_for_end else (epoch_end(-1, -1, error_code=-1), epoch_end(5, 30))
+    if lasts:
+        monkeypatch.setattr(positions, "UNKNOWN_ERROR_S", 0.3)
+    broker.on(api, lambda _request: whole if not lasts and len(broker.seen(api)) > 3 else fails)
+    broker.cluster.fill("t", 10)
+    broker.on(ApiKey.METADATA, at_epoch(broker, lambda: 6))
+    consumer = consumer_of(auto_offset_reset="earliest", retry_backoff_ms=20)
+    consumer.assign([ZERO])
+    consumer.partitions_for_topic("t")
+    if not asks_for_end:
+        consumer.seek(ZERO, 0, leader_epoch=5)
+    if lasts:
+        with pytest.raises(UnknownServerError, match=r"(Asking for the earliest offset|Checking the position) of t-0"):
+            poll_until(consumer, lambda: False)
+    else:
+        assert poll_until(consumer, lambda: consumer.position(ZERO) == 10) == list(range(10))
+    assert caplog.text.count("t-0 has no position at the moment") == 1
 
 
 def test_c2_a_cut_log_is_noticed_by_its_leader_epoch_and_told(

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamlet.kafka.broker_errors import UnknownServerError, UnsupportedVersionByBroker
 from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.errors import BrokerError
+from streamlet.kafka.future import failed_future
 from streamlet.kafka.metadata.cluster import Broker as KafkaBroker
+from streamlet.spouts.kafka import broker_connections
+from streamlet.spouts.kafka.activity import Activity
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.partition import Broker, Partition
 
@@ -51,6 +57,23 @@ def test_k2_a_moved_partition_gives_its_old_broker_back() -> None:
     assert mine.register(p, BROKERS[0]) is first
     assert mine.register(p, BROKERS[1]) is not first
     assert client.closed == ["a"]
+
+
+@pytest.mark.parametrize(("error", "passes"), [(UnknownServerError, True), (UnsupportedVersionByBroker, False)])
+def test_whether_a_log_was_cut_is_asked_again_where_the_leader_met_an_error_it_did_not_expect(
+    error: type[BrokerError], passes: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An answer that stays so is told, and reading goes on as it would without the question."""
+    failed = failed_future(error("Asking for the end of an epoch"))
+    monkeypatch.setattr(broker_connections, "offsets_for_leader_epoch", lambda *_: failed)
+    p = Partition("t", 0)
+    asking = Activity(connections()[0].register(p, BROKERS[0]).epoch_end(p, 5))
+    assert asking.poll()
+    if passes:
+        with pytest.raises(error):
+            asking.take()
+    else:
+        assert asking.take() is None and "whether its log was truncated cannot be asked" in caplog.text
 
 
 def test_k2_an_unknown_partition_has_no_connection() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streamlet.base.clock import ManualClock
-from streamlet.kafka.broker_errors import CoordinatorNotAvailable
+from streamlet.kafka.broker_errors import CoordinatorNotAvailable, UnknownServerError
 from streamlet.spouts.kafka.activity import Activity, Steps
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections, LogBounds
 from streamlet.spouts.kafka.dead_letters.dead_letter import Fault, LastTry
@@ -271,6 +271,54 @@ def opener_of(log: MovingLog, store: Any, clock: ManualClock, **settings: Any) -
     connections: Any = SimpleNamespace(register=lambda partition, broker: log)
     scheme, owner = as_scheme(config.scheme), Owner("id", "name")
     return PartitionOpener(config, scheme, owner, connections, store, clock, lambda: 0.5, until_caught_up=False)
+
+
+class Unexpected(MovingLog):
+    """A log whose leader cannot say where it ends for a number of seconds."""
+
+    def __init__(self, clock: ManualClock, for_s: float) -> None:
+        super().__init__()
+        self.clock = clock
+        self.until_s = clock.monotonic() + for_s
+
+    def log_bounds(
+        self, partition: Partition, timestamp_ms: int | None = None, stop_ms: int | None = None
+    ) -> Steps[LogBounds]:
+        if self.clock.monotonic() < self.until_s:
+            raise UnknownServerError(f"Looking up the offsets of {partition}")
+        return (yield from super().log_bounds(partition))
+
+
+@pytest.mark.parametrize("resets", [False, True])
+def test_a_look_at_a_log_meets_an_unexpected_error_tells_it_once_and_looks_again(
+    resets: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    log = Unexpected(clock, 0)
+    opener, look = opener_of(log, Kept(log, AT_TEN), clock), LastLook(lambda: Broker("a"))
+    opening = Activity(opener.open(P0, look, False))
+    if resets:
+        assert opening.poll()
+        opening = Activity(opener.reset(opening.take(), look))
+    log.until_s = clock.monotonic() + 50
+    while not opening.poll():
+        clock.advance(0.5)
+    opened = opening.take()
+    assert clock.monotonic() >= log.until_s and (resets or opened.ledger.position == 10)
+    warnings = [row.getMessage() for row in caplog.records if row.levelno >= logging.WARNING]
+    assert len(warnings) == 1 and "its offsets cannot be looked up at the moment, trying again" in warnings[0]
+
+
+def test_an_error_that_the_leader_did_not_expect_is_raised_when_a_minute_brings_no_other_answer() -> None:
+    clock = ManualClock()
+    log = Unexpected(clock, 3600)
+    opening = Activity(opener_of(log, Kept(log, AT_TEN), clock).open(P0, LastLook(lambda: Broker("a")), False))
+    began_s = clock.monotonic()
+    while not opening.poll():
+        clock.advance(0.5)
+    with pytest.raises(UnknownServerError, match=r"Looking up the offsets of .* Each answer of the last 60 s was so"):
+        opening.take()
+    assert 60 <= clock.monotonic() - began_s < 65
 
 
 @pytest.mark.parametrize(
