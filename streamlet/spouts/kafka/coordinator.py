@@ -699,10 +699,7 @@ class StaticCoordinator(PartitionCoordinator):
     def _check_numbers(self, written: GlobalPartitionInformation, known: GlobalPartitionInformation) -> None:
         for partition in written.get_ordered_partitions():
             if partition.number not in known.leaders:
-                raise PartitionsMissing(
-                    f"StaticHosts names partition {partition.number} of topic {partition.topic!r}, but the topic has "
-                    f"only {len(known.leaders)}, numbered from 0. Correct the list."
-                )
+                raise PartitionsMissing(partition.number, partition.topic, len(known.leaders))
 
     def _settled(self, look: FoundTopics) -> dict[str, GlobalPartitionInformation]:
         assert self.topics is not None

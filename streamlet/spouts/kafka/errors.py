@@ -76,6 +76,12 @@ class NoZooKeeper(BadInput):
 class PartitionsMissing(BadInput):
     """StaticHosts names partitions that the topic does not have."""
 
+    def __init__(self, number: int, topic: str, count: int) -> None:
+        super().__init__(
+            f"StaticHosts names partition {number} of topic {topic!r}, but the topic has only {count}, numbered from "
+            "0. Correct the list."
+        )
+
 
 class TaskIndexOutOfRange(BadInput):
     """A task's index is not below the number of tasks: partitions cannot be shared out."""

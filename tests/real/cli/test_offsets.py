@@ -267,6 +267,25 @@ def test_a_partition_without_a_stored_offset_has_no_lag_and_neither_has_the_sum(
     assert site.offsets("lag", site.group).splitlines()[-1].split() == ["all", "none"]
 
 
+def test_of_a_list_written_by_hand_the_partitions_that_it_names_are_shown_and_moved(site: Site) -> None:
+    """The others of the topic have no offset here, and the sum would never be known."""
+    servers = repr(site.cluster.bootstrap_servers)
+    text = site.group.read_text().replace(f"KafkaHosts({servers})", f"StaticHosts({{1: {servers}}})")
+    listed = site.streamlet.write(text.replace("KafkaHosts, ", "StaticHosts, "), "listed.py")
+    site.produce(4)
+    assert site.run(listed) == [f"1-{offset}" for offset in range(4)]
+    site.produce(3)
+    (row,) = json.loads(site.offsets("lag", listed, "--json"))["spouts"]
+    assert row["partitions"] == {"1": 3} and row["lag"] == 3
+    refused = site.streamlet("offsets", "set", listed, "0=1", "--yes")
+    assert refused.returncode == 2 and "reads no partition 0" in refused.stderr and "it reads 1." in refused.stderr
+    site.offsets("reset", listed, "--to", "2", "--yes")
+    assert site.run(listed) == [f"1-{offset}" for offset in range(2, 7)]
+    listed.write_text(listed.read_text().replace("{1: ", "{7: "))
+    missing = site.streamlet("offsets", "lag", listed)
+    assert missing.returncode == 2 and "StaticHosts names partition 7" in missing.stderr
+
+
 def test_an_offset_of_a_topic_that_was_made_again_is_told_and_nothing_is_counted_from_it(
     site: Site, refused: Callable[..., str]
 ) -> None:
@@ -301,8 +320,8 @@ def test_what_cannot_be_is_refused_in_one_paragraph_and_changes_nothing(
         return refused("offsets", *arguments)
 
     assert "can go on from 0 (the first record there is) to 4 (the end)" in no("set", site.zk, "0=5", "--yes")
-    assert "has no partition 7: its partitions are 0 to 1" in no("set", site.zk, "7=0", "--yes")
-    assert "has no partition 2" in no("reset", site.zk, "--to", "earliest", "--partition", "2")
+    assert "reads no partition 7 of topic" in no("set", site.zk, "7=0", "--yes")
+    assert "reads no partition 2" in no("reset", site.zk, "--to", "earliest", "--partition", "2")
     assert "has no zone" in no("reset", site.zk, "--to", "2026-01-01T00:00:00")
     assert "give earliest, latest" in no("reset", site.zk, "--to", "yesterday")
     assert "PARTITION=OFFSET" in no("set", site.zk, "0:5")

@@ -141,15 +141,21 @@ def parse_offsets(pairs: Iterable[str]) -> dict[int, int]:
 
 
 def check_partitions(topic: str, wanted: Iterable[int], there: Iterable[int]) -> None:
-    """Raise NoSuchPartition for a partition that the topic does not have."""
+    """Raise NoSuchPartition for a partition that the spout does not read."""
     known = set(there)
     strangers = sorted(set(wanted) - known)
     if strangers:
         named = ", ".join(map(str, strangers))
         raise NoSuchPartition(
-            f"The topic {topic!r} has no partition {named}: its partitions are 0 to {max(known, default=-1)}. Nothing "
-            "was changed. Correct the numbers."
+            f"The spout reads no partition {named} of topic {topic!r}: it reads {_in_words(known)}. Nothing was "
+            "changed. Correct the numbers."
         )
+
+
+def _in_words(numbers: set[int]) -> str:
+    if numbers == set(range(len(numbers))):
+        return f"0 to {len(numbers) - 1}"
+    return ", ".join(map(str, sorted(numbers)))
 
 
 def moved(

@@ -33,7 +33,8 @@ from streamlet.kafka.broker_errors import (
 from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.errors import BootstrapFailed, ForeignProtocol, HungUp, KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.spouts.kafka.errors import NoSuchTopic, UnusableOffset
+from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, UnusableOffset
+from streamlet.spouts.kafka.hosts import StaticHosts
 from streamlet.spouts.kafka.offset_tools.offset_changes import Change, LogPlace, StoredEntry, Wish
 from streamlet.spouts.kafka.ownership.owner_nodes import announced
 from streamlet.spouts.kafka.partition import OffsetRange, Partition
@@ -312,7 +313,16 @@ class SpoutOffsets:
             row = self._admin.describe_topics(self.topic)[self.topic]
         except UnknownTopicOrPartition:
             raise NoSuchTopic(self.topic, "no broker of the cluster knows it") from None
-        return row.topic_id, [part.partition for part in row.partitions]
+        return row.topic_id, self._read_by_the_spout([part.partition for part in row.partitions])
+
+    def _read_by_the_spout(self, there: list[int]) -> list[int]:
+        # Rule: a list written by hand names the partitions that are read. The others have no stored offset, and a sum
+        # over them would never be known.
+        if not isinstance(self.config.hosts, StaticHosts):
+            return there
+        for number in sorted(self.config.hosts.leaders.keys() - set(there)):
+            raise PartitionsMissing(number, self.topic, len(there))
+        return sorted(self.config.hosts.leaders)
 
 
 def connect_admin(config: SpoutConfig, held: Held, clock: Clock) -> Admin:

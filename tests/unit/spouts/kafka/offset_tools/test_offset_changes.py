@@ -84,7 +84,7 @@ def test_both_ends_of_the_log_are_allowed_and_nothing_beyond() -> None:
     for offset in (4, 21):
         with pytest.raises(OffsetOutsideLog, match=r"from 5 .*reset --to earliest --partition [0-9]+`"):
             changes("t", None, {0: Wish(offset)}, {}, LOGS)
-    with pytest.raises(NoSuchPartition, match="no partition 2, 7: its partitions are 0 to 1"):
+    with pytest.raises(NoSuchPartition, match="no partition 2, 7 of topic 't': it reads 0 to 1"):
         changes("t", None, {7: Wish(0), 2: Wish(0)}, {}, LOGS)
 
 
