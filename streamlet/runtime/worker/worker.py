@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
+import io
 import logging
 import math
 import os
@@ -674,9 +675,19 @@ def _leave_signals_to_coordinator() -> None:
     os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=restore_defaults)
 
 
+def _print_whole_lines() -> None:
+    # Rule: what a worker prints leaves by whole lines, whatever PYTHONUNBUFFERED says. Its siblings write to the same
+    # output: pieces of a line, or buffers that end anywhere, would mix with theirs; and a buffer is lost with a worker
+    # that is killed.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)
+
+
 def main() -> None:
     """Run as ``python -m streamlet.runtime.worker.worker FD``, FD being the control channel."""
     _leave_signals_to_coordinator()
+    _print_whole_lines()
     let_in()
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)  # as every descriptor but one that was passed on is already

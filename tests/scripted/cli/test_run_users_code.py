@@ -71,6 +71,20 @@ def test_what_is_printed_at_import_and_a_metric_that_is_no_number_leave_json_who
     assert "at import" in done.stderr and "of a C library" in done.stderr
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_lines_that_workers_print_stay_whole(streamlet, unbuffered: str) -> None:
+    """Two bolts in two workers print at once, words one by one, more than a buffer holds."""
+    lines = "for n in range(3000): print(type(self).__name__, n, 'one', 'two', 'three')"
+    text = made(sink=f"def cleanup(self):\n        {lines}").replace(
+        "class Made(Topology):", "class Other(Sink):\n    pass\n\nclass Made(Topology):"
+    )
+    file = streamlet.write(f"{text}    other = Other.spec(inputs=[few])\n")
+    done = streamlet("run", file, "--workers", 3, "--until-caught-up", PYTHONUNBUFFERED=unbuffered)
+    assert done.returncode == 0, done
+    printed = [line for line in done.stdout.splitlines() if " one" in line or "three" in line]
+    assert sorted(printed) == sorted(f"{name} {n} one two three" for name in ("Sink", "Other") for n in range(3000))
+
+
 def test_what_is_printed_at_import_is_no_part_of_a_graph_or_of_an_answer(streamlet) -> None:
     file = streamlet.write(made("print('at import'); os.write(1, b'of a C library')"))
     assert streamlet("graph", file, "--format", "dot").stdout.startswith("digraph")
