@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ from streamlet.backends.folders import spark_folder
 from tests.marked_processes import Marked
 from tests.patience import PATIENCE_S
 from tests.scripted.backends.spark.test_command_line import refused
+from tests.spark_home import spark_home
 
 
 def wait_until(what: Callable[[], object], seconds: float) -> None:
@@ -38,9 +38,7 @@ def nothing_left(run: Marked, tmp_path: Path) -> None:
     wait_until(lambda: not run.family(), 5)
     assert list((tmp_path / "temporary").iterdir()) == []
     assert list((tmp_path / "here").iterdir()) == []
-    pyspark = importlib.util.find_spec("pyspark")
-    assert pyspark is not None and pyspark.origin is not None
-    assert not (Path(pyspark.origin).parent / "work").exists()
+    assert not (spark_home() / "work").exists()
 
 
 def witness(tmp_path: Path) -> set[int]:

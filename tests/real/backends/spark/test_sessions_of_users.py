@@ -11,6 +11,7 @@ import pytest
 
 from tests.marked_processes import NUMBERED, REPOSITORY, Marked
 from tests.patience import PATIENCE_S
+from tests.spark_home import linked_home
 
 pytestmark = pytest.mark.spark
 
@@ -102,7 +103,7 @@ if __name__ == "__main__":
 
     result = Numbered.run(
         backend=SparkBackend(spark), workers=2, on_status=look,
-        settings={"out": str(folder), "numbers.count": 4000, "numbers.per.second": 300.0, "numbers.gate": gate},
+        settings={"out": str(folder), "numbers.count": 4000, "numbers.per.second": 900.0, "numbers.gate": gate},
     )
     spark.stop()
     text = "".join(path.read_text() for path in (folder / "log").rglob("*") if path.is_file())
@@ -122,9 +123,9 @@ def program(tmp_path: Path) -> Iterator[Callable[..., str]]:
 
     def run(text: str, *arguments: str) -> str:
         (tmp_path / "program.py").write_text(text)
-        environ = {"PYTHONPATH": f"{NUMBERED.parent}:{REPOSITORY}", "SPARK_LOCAL_IP": "127.0.0.1"}
-        command = [sys.executable, "program.py", *arguments]
-        made.append(Marked(command, {**environ, "PYSPARK_PYTHON": sys.executable}, cwd=tmp_path))
+        environ = {"PYTHONPATH": f"{NUMBERED.parent}:{REPOSITORY}", "PYSPARK_PYTHON": sys.executable}
+        environ |= {"SPARK_HOME": str(linked_home(tmp_path)), "SPARK_LOCAL_IP": "127.0.0.1"}
+        made.append(Marked([sys.executable, "program.py", *arguments], environ, cwd=tmp_path))
         said, complaints = made[-1].process.communicate(timeout=PATIENCE_S)
         assert made[-1].process.returncode == 0, complaints
         return said
