@@ -146,6 +146,25 @@ def test_driver_and_executors_start_with_the_archive_of_classes_where_there_is_o
         assert str(found) in Path(f"/proc/{jvm}/maps").read_text(), command_line(jvm)
 
 
+def test_a_status_callback_that_raises_ends_the_run_with_its_error_and_leaves_no_slot(
+    session: Session, tmp_path: Path
+) -> None:
+    """Here one that asks for Spark's page: without ``spark.ui.enabled`` the session has no address of it."""
+
+    def look(status: RunStatus) -> None:
+        if status.state == "running":
+            session.context.uiWebUrl.strip()
+
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'strip'"):
+        run(tmp_path, Watcher(look), **{"numbers.count": 1_000_000})
+    assert session.alive()
+    deadline = time.monotonic() + PATIENCE_S
+    while session.context.statusTracker().getActiveJobsIds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert not [pid for _, pid, _ in started(tmp_path) if Path(f"/proc/{pid}").exists()]
+
+
 @pytest.mark.faults
 def test_a_slot_whose_python_worker_is_killed_is_resubmitted(session: Session, tmp_path: Path) -> None:
     """With the next epoch, while trees are pending; every id reaches the witness and the run ends by itself."""
