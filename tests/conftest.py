@@ -18,9 +18,13 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from streamlet.devcluster import DevCluster
-from tests import seeds  # noqa: F401 - drawn before a parallel run starts its processes
+from tests import (
+    seeds,  # noqa: F401 - drawn before a parallel run starts its processes
+    spark_classes,
+)
 from tests.brokers import MORE_SECURITY
 from tests.patience import PATIENCE_S
+from tests.spark_home import spark_home
 
 # So a shell starts what runs in its background, and `nohup` what it runs. Every process that a test sends such a signal
 # to would inherit it.
@@ -32,6 +36,9 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 # Hypothesis fails an example that takes 200 ms: on a machine that is busy with others, any does now and then.
 settings.register_profile("without deadlines", settings(), deadline=None)
 settings.load_profile("without deadlines")
+
+for name, value in spark_classes.options().items():
+    os.environ.setdefault(name, value)
 
 ROOT = Path(__file__).parents[1]
 _numbers = itertools.count(1)
@@ -59,6 +66,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:  # Any: xdist's objects are not typed
     return OneSparkAtATime(config, log)
+
+
+@pytest.fixture(autouse=True)
+def nothing_in_sparks_home(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test leaves in pyspark's folder stays for good, and fails the tests that look there."""
+    yield
+    if request.node.get_closest_marker("spark") is not None:
+        assert not (spark_home() / "work").exists(), "a local-cluster without tests.spark_home.linked_home"
 
 
 @pytest.fixture(scope="session")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import os
-import re
 import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
 
 from streamlet.base.errors import BadInput
+from streamlet.base.installed import installed_version, release
 from streamlet.base.python_files import package_files
 
-OLDEST_PYSPARK = (4, 2)
+NEEDED = (
+    ("pyspark", "4.2", "older ones know no limits for Python's streams"),
+    ("pyarrow", "18", "pyspark takes no older one, and would say so in the middle of the job"),
+    ("pandas", "2.2", "pyspark takes no older one, and would say so in the middle of the job"),
+)
+"""Package, its oldest version that serves, and why."""
+
 _INSTALL = "pip install 'streamlet-storm[spark]'"
 
 
@@ -37,18 +41,18 @@ def register(spark: Any) -> None:
 
 
 def check_packages() -> None:
-    """Refuse a Python that lacks a package, naming the remedy."""
-    for name in ("pyspark", "pyarrow", "pandas"):
-        if importlib.util.find_spec(name) is None:
+    """Refuse a missing or an old package, naming the remedy."""
+    for name, oldest, why in NEEDED:
+        version = installed_version(name)
+        if version is None:
             raise BadInput(
                 f"streamlet.spark needs {name}, which this Python does not have. Install it with: {_INSTALL}"
             )
-    version = importlib.metadata.version("pyspark")
-    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < OLDEST_PYSPARK:
-        raise BadInput(
-            f"pyspark {version} is installed, and streamlet.spark needs 4.2 or newer: older ones know no limits for "
-            "Python's streams. Upgrade with: pip install -U 'pyspark>=4.2'"
-        )
+        if release(version) < release(oldest):
+            raise BadInput(
+                f"{name} {version} is installed, and streamlet.spark needs {oldest} or newer: {why}. Upgrade with: "
+                f"pip install -U '{name}>={oldest}'"
+            )
 
 
 def context_of(spark: Any) -> Any:

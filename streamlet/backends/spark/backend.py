@@ -36,6 +36,7 @@ from streamlet.backends.spark.spark_session import (
     wait_for_executors,
 )
 from streamlet.base.errors import BadInput
+from streamlet.base.installed import installed_version
 from streamlet.base.log_line import RUN_LOGGER
 from streamlet.runtime.links.server import bind_socket
 from streamlet.runtime.worker.log_lines import line_now
@@ -91,7 +92,7 @@ class SparkBackend:
         started = time.monotonic()
         if request.file is None:
             raise BadInput("Spark executors import the topology from its file; a topology without one runs inline.")
-        preflight.check_pyspark(preflight.installed_pyspark())
+        preflight.check_pyspark(installed_version("pyspark"))
         check_certificates(request.conf)  # before Spark starts, which takes its time
         named = request.conf["streamlet.spark.archive"]
         pack = None if named is None else read_pack(Path(named))

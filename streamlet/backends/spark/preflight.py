@@ -6,7 +6,6 @@ are asked.
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import re
@@ -21,6 +20,7 @@ from typing import Any
 from streamlet.backends.spark.masters import Master
 from streamlet.backends.spark.packing import COMPILED, Pack, requirements_of
 from streamlet.base.errors import BadInput, WrongArgument
+from streamlet.base.installed import release
 
 OLDEST_JAVA = 17
 OLDEST_PYSPARK = (4, 1)
@@ -44,19 +44,11 @@ def check_pyspark(version: str | None) -> None:
     # Neither pyarrow nor pandas: slots are tasks of an RDD. What reads or makes DataFrames asks for them itself.
     if version is None:
         raise BadInput(f"--backend spark needs pyspark, which this Python does not have. Install it with: {INSTALL}")
-    if _release(version) < OLDEST_PYSPARK:
+    if release(version) < OLDEST_PYSPARK:
         raise BadInput(
             f"pyspark {version} is installed, and --backend spark needs {_dotted(OLDEST_PYSPARK)} or newer: older ones "
             f"cannot be told to leave a Python worker alone that reads no input. Upgrade with: {INSTALL}"
         )
-
-
-def installed_pyspark() -> str | None:
-    """Return pyspark's version without importing it, which takes half a second."""
-    try:
-        return importlib.metadata.version("pyspark")
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def check_java(environ: Mapping[str, str]) -> None:
@@ -314,7 +306,7 @@ def _without(report: PythonReport, archive: Pack | None) -> str:
 
 
 def _judge_versions(report: PythonReport, pyspark: str) -> None:
-    if _release(report.pyspark) != _release(pyspark):
+    if release(report.pyspark) != release(pyspark):
         raise BadInput(
             f"The Python of the executors on {report.host} ({report.executable}) has pyspark {report.pyspark} and this "
             f"one has {pyspark}: the two speak to each other in a form that may change between minor versions. Install "
@@ -400,9 +392,5 @@ def error_line(error: str) -> str:
     return line[:300] + ("" if line.endswith(".") else ".")
 
 
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-
-
-def _dotted(release: tuple[int, ...]) -> str:
-    return ".".join(map(str, release))
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))

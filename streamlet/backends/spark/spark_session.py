@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.request
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -325,8 +325,8 @@ class _Opening:
             options: dict[str, Any] = {"start_new_session": True}
             if self.log is not None:
                 options["stdout"] = options["stderr"] = files.enter_context(self.log.open("wb"))
+            files.enter_context(self._process_noted())
             gateway = launch_gateway(conf, options)
-        self.process = gateway.proc
         if self.abandoned.is_set():
             raise Cancelled
         SparkContext._ensure_initialized(gateway=gateway)
@@ -341,6 +341,29 @@ class _Opening:
         # It prints a traceback when the JVM dies, which the run tells in a sentence.
         context._accumulatorServer.handle_error = lambda *of_request: None
         self.spark = SparkSession(context)
+
+    @contextlib.contextmanager
+    def _process_noted(self) -> Iterator[None]:
+        """Note the JVM's process as soon as it is started."""
+        # Rule: know the JVM's number before the JVM answers. pyspark tells it only then, and a run that is given up
+        # meanwhile could neither kill a JVM that hangs nor end before it.
+        from pyspark import java_gateway
+
+        start = java_gateway.Popen
+
+        def start_noted(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:  # Any: pyspark's own
+            process: subprocess.Popen[bytes] = start(*arguments, **options)
+            if threading.current_thread() is self.thread:
+                self.process = process
+                if self.abandoned.is_set():  # given up in the moment before the line above
+                    _kill_group(process)
+            return process
+
+        java_gateway.Popen = start_noted
+        try:
+            yield
+        finally:
+            java_gateway.Popen = start
 
     def _settings(self) -> dict[str, str]:
         settings = {"spark.speculation": "false", "spark.ui.showConsoleProgress": "false", KILL_ON_IDLE: "false"}
@@ -396,17 +419,14 @@ class _Opening:
         return self.log.read_text(errors="replace")[-4000:]
 
     def kill(self) -> None:
-        """Send SIGKILL to the JVM.
-
-        One whose number is not known yet ends with this process, at the end of its pipe.
-        """
+        """Send SIGKILL to the JVM, one that only comes up as well."""
         self.abandoned.set()
         if self.process is not None:
             _kill_group(self.process)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def abandon(self) -> None:
-        """Leave nothing of it, once its JVM is up. Until then nobody has its number."""
+        """Kill the JVM and leave nothing of it."""
         self.abandoned.set()
         if self.process is not None:
             _kill_group(self.process)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ def session() -> Iterator[Session]:
     jars: list[Path] = []
     with contextlib.suppress(JarsUnavailable):
         _version, jars = connector()
-    with environment({"PYSPARK_SUBMIT_ARGS": f"--jars {','.join(map(str, jars))} pyspark-shell"} if jars else {}):
+    others = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    with environment({"PYSPARK_SUBMIT_ARGS": f"--jars {','.join(map(str, jars))} {others}"} if jars else {}):
         session = open_session(parse_master(DEFAULT_MASTER, 1), "tests", debug=False, cancelled=lambda: False)
     streamlet.spark.register(session.spark)
     yield session

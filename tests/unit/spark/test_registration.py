@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamlet.base.errors import BadInput
-from streamlet.spark import register
+from streamlet.spark import register, registration
 from streamlet.spark.registration import check_packages, pack
 
 
@@ -27,9 +27,38 @@ def test_the_zip_can_be_imported_from_and_is_written_once(tmp_path: Path) -> Non
     assert done.stdout.startswith(str(path)), done.stderr
 
 
-def test_an_old_pyspark_is_refused_with_a_command_that_brings_a_newer_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.metadata.version", lambda _: "4.1.1")
-    with pytest.raises(BadInput, match=r"pyspark 4\.1\.1 is installed.*pip install -U 'pyspark>=4\.2'"):
+GOOD = {"pyspark": "4.2.0", "pyarrow": "18.0.0", "pandas": "2.2.0"}
+
+
+def have(monkeypatch: pytest.MonkeyPatch, **others: str | None) -> None:
+    """Let this Python have the oldest versions that serve, but for ``others``."""
+    monkeypatch.setattr(registration, "installed_version", {**GOOD, **others}.get)
+
+
+def test_the_oldest_versions_that_pyspark_takes_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    have(monkeypatch)
+    check_packages()
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "wanted"),
+    [("pyspark", "4.1.1", "4.2"), ("pyarrow", "17.0.0", "18"), ("pandas", "2.1.4", "2.2"), ("pandas", "1.5.3", "2.2")],
+)
+def test_an_old_package_is_refused_with_a_command_that_brings_a_newer_one(
+    monkeypatch: pytest.MonkeyPatch, name: str, version: str, wanted: str
+) -> None:
+    have(monkeypatch, **{name: version})
+    with pytest.raises(BadInput) as caught:
+        check_packages()
+    said = caught.value.message
+    assert f"{name} {version} is installed, and streamlet.spark needs {wanted} or newer" in said
+    assert f"pip install -U '{name}>={wanted}'" in said
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_missing_package_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    have(monkeypatch, **{name: None})
+    with pytest.raises(BadInput, match=f"needs {name}, which this Python does not have"):
         check_packages()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -15,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from streamlet.backends.folders import spark_folder
+from streamlet.backends.spark.spark_session import STOP_S
 from tests.marked_processes import Marked
 from tests.patience import PATIENCE_S
 from tests.scripted.backends.spark.test_command_line import refused
+from tests.spark_home import spark_home
 
 
 def wait_until(what: Callable[[], object], seconds: float) -> None:
@@ -38,9 +39,7 @@ def nothing_left(run: Marked, tmp_path: Path) -> None:
     wait_until(lambda: not run.family(), 5)
     assert list((tmp_path / "temporary").iterdir()) == []
     assert list((tmp_path / "here").iterdir()) == []
-    pyspark = importlib.util.find_spec("pyspark")
-    assert pyspark is not None and pyspark.origin is not None
-    assert not (Path(pyspark.origin).parent / "work").exists()
+    assert not (spark_home() / "work").exists()
 
 
 def witness(tmp_path: Path) -> set[int]:
@@ -105,17 +104,16 @@ def test_ctrl_c_twice_while_spark_starts_waits_for_nothing(run: Callable[..., Ma
     """Nobody who asks twice waits for a JVM that is only coming up, here one that is held there; it goes, too."""
     started = run("--workers", "2")
     wait_until(lambda: len(started.family()) > 2, PATIENCE_S)
-    held = [pid for pid in started.family() if pid != started.process.pid]
-    for pid in held:
-        os.kill(pid, signal.SIGSTOP)
+    for pid in started.family():
+        if pid != started.process.pid:
+            os.kill(pid, signal.SIGSTOP)
     for _ in range(2):
         os.killpg(started.process.pid, signal.SIGINT)
         time.sleep(0.1)  # two signals of one number that come at once are one
-    started.process.communicate(timeout=PATIENCE_S)
-    assert started.process.returncode == 130
-    for pid in {*held} & {*started.family()}:
-        os.kill(pid, signal.SIGCONT)
-    wait_until(lambda: not started.family(), PATIENCE_S)
+    said, complaints = started.process.communicate(timeout=0.6 * STOP_S)
+    assert started.process.returncode == 130, said + complaints
+    assert "Traceback" not in said + complaints
+    nothing_left(started, tmp_path)
 
 
 @pytest.mark.spark

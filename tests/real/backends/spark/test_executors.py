@@ -36,6 +36,7 @@ from streamlet.runtime.worker.log_lines import shown_text
 from tests.marked_processes import NUMBERED, command_line, parent
 from tests.patience import PATIENCE_S
 from tests.shared_files import shared_files
+from tests.spark_classes import archive
 
 pytestmark = pytest.mark.spark
 
@@ -129,6 +130,38 @@ def test_counts_are_right_and_workers_are_children_of_two_executors(session: Ses
     assert session.alive()
     assert session.context.statusTracker().getActiveJobsIds() == []
     assert archives(session) == []
+    assert not [pid for _, pid, _ in started(tmp_path) if Path(f"/proc/{pid}").exists()]
+
+
+def test_driver_and_executors_start_with_the_archive_of_classes_where_there_is_one(
+    session: Session, tmp_path: Path
+) -> None:
+    """Java passes over an archive of other jars, or of another order of them, without a word; tests would be slow."""
+    found = archive()
+    if found is None or not found.exists():
+        pytest.skip("python -m tests.spark_classes has not made an archive")
+    run(tmp_path, Watcher())
+    assert session.process is not None
+    for jvm in {session.process.pid, *python_daemons(session).values()}:
+        assert str(found) in Path(f"/proc/{jvm}/maps").read_text(), command_line(jvm)
+
+
+def test_a_status_callback_that_raises_ends_the_run_with_its_error_and_leaves_no_slot(
+    session: Session, tmp_path: Path
+) -> None:
+    """Here one that asks for Spark's page: without ``spark.ui.enabled`` the session has no address of it."""
+
+    def look(status: RunStatus) -> None:
+        if status.state == "running":
+            session.context.uiWebUrl.strip()
+
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'strip'"):
+        run(tmp_path, Watcher(look), **{"numbers.count": 1_000_000})
+    assert session.alive()
+    deadline = time.monotonic() + PATIENCE_S
+    while session.context.statusTracker().getActiveJobsIds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     assert not [pid for _, pid, _ in started(tmp_path) if Path(f"/proc/{pid}").exists()]
 
 
