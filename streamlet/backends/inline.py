@@ -6,6 +6,7 @@ For development, tests and small jobs. With ``streamlet.seed`` and a ManualClock
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import logging
 import math
 import random
@@ -13,7 +14,7 @@ import signal
 import sys
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
@@ -92,7 +93,7 @@ class InlineBackend:
         watched = _CallWatch(loop, shared, stop) if isinstance(self._clock, SystemClock) else contextlib.nullcontext()
         surroundings = environment(request.conf["topology.environment"] or {})
         # The place outermost: the watch's last words, when it is left, still belong to a task of it.
-        with at_work(place), watched, quiet, _prints(request, observer), surroundings:
+        with at_work(place), watched, quiet, _prints(request, observer), surroundings, _crash_told():
             try:
                 loop.initialize()
                 loop.activate()
@@ -197,6 +198,21 @@ class InlineBackend:
             pending=loop.ledgers.unfinished() if state == "ended" else loop.ledgers.pending(),
             workers=({"worker": 0, "epoch": 1},),
         )
+
+
+@contextlib.contextmanager
+def _crash_told() -> Iterator[None]:
+    """Write a crash of this process, with its place, to standard error."""
+    # Rule: a C library's crash takes the run along, and nobody is left to name it. By its descriptor: what stands in
+    # for sys.stderr (a notebook's, a test's) may have none. Who has chosen another place keeps it.
+    if faulthandler.is_enabled():
+        yield
+        return
+    faulthandler.enable(file=2)
+    try:
+        yield
+    finally:
+        faulthandler.disable()
 
 
 def _was_pressed(stop: Stop) -> bool:
