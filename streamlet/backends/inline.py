@@ -6,6 +6,7 @@ For development, tests and small jobs. With ``streamlet.seed`` and a ManualClock
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import logging
 import math
 import random
@@ -13,7 +14,7 @@ import signal
 import sys
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
@@ -92,13 +93,13 @@ class InlineBackend:
         watched = _CallWatch(loop, shared, stop) if isinstance(self._clock, SystemClock) else contextlib.nullcontext()
         surroundings = environment(request.conf["topology.environment"] or {})
         # The place outermost: the watch's last words, when it is left, still belong to a task of it.
-        with at_work(place), watched, quiet, _prints(request, observer), surroundings:
+        with at_work(place), watched, quiet, _prints(request, observer), surroundings, _crash_told():
             try:
                 loop.initialize()
                 loop.activate()
                 loop.ledgers.retires = True
                 reason = self._turn_until_over(loop, request, observer, stop)
-                reason, drained = self._drain(loop, request.conf, reason, stop)
+                reason, drained, cut_s = self._drain(loop, request.conf, reason, stop)
                 left = loop.left_over(settled=True, ticks=True)
                 clean = True
             except StreamletError as error:
@@ -117,7 +118,7 @@ class InlineBackend:
         complaints.flush()
         status = self._status(loop, "ended", left)
         observer.on_status(status)
-        result = RunResult(reason, status, drained, left=left)
+        result = RunResult(reason, status, drained, left=left, drain_cut_s=cut_s)
         if loop.ledgers.failure is not None:
             raise drained_failure(loop.ledgers.failure, result, errors, [str(error) for error in raised])
         try:
@@ -144,19 +145,22 @@ class InlineBackend:
             if request.until_caught_up and loop.at_rest and loop.ledgers.caught_up():
                 return "caught_up"
 
-    def _drain(self, loop: WorkerLoop, conf: Mapping[str, Any], reason: str, stop: Stop) -> tuple[str, bool]:
-        """Work off open trees; return the reason of the end, and whether all is done."""
+    def _drain(
+        self, loop: WorkerLoop, conf: Mapping[str, Any], reason: str, stop: Stop
+    ) -> tuple[str, bool, float | None]:
+        """Work off open trees; return why the run ends, whether all is done, and the seconds that were too few."""
         loop.pause(DRAINING)
         timeout_s = conf["streamlet.drain.timeout.secs"]
         patient = timeout_s is None and reason == "caught_up"
         limit_s = IDLE_DRAIN_S if patient else self._drain_s(loop, conf)
-        deadline, processed = self._clock.monotonic() + limit_s, 0
+        began = self._clock.monotonic()
+        deadline, processed = began + limit_s, 0
         kept_since = math.inf
         while True:
             sleep_s = loop.turn()
             if loop.at_rest and loop.idle and not loop.ledgers.pending():
                 if loop.quiet == loop.quiet_steps:
-                    return reason, not loop.ledgers.unfinished()
+                    return reason, not loop.ledgers.unfinished(), None
                 loop.be_quiet(loop.quiet + 1)
                 continue
             now, before, processed = self._clock.monotonic(), processed, loop.processed()
@@ -165,12 +169,12 @@ class InlineBackend:
                 kept_since = now
                 loop.tick_now()
             if stop.asked and reason != "interrupted":  # no more time than after any Ctrl-C (`Supervisor._shorten_end`)
-                reason, patient = "interrupted", False
+                reason, patient, began = "interrupted", False, now
                 deadline = min(deadline, now + self._drain_s(loop, conf))
             if patient and processed != before:
                 deadline = now + limit_s
             if now >= deadline:
-                return reason, False
+                return reason, False, round(deadline - began, 1)
             loop.turn(min(sleep_s, END_LOOK_S))
 
     def _drain_s(self, loop: WorkerLoop, conf: Mapping[str, Any]) -> float:
@@ -194,6 +198,21 @@ class InlineBackend:
             pending=loop.ledgers.unfinished() if state == "ended" else loop.ledgers.pending(),
             workers=({"worker": 0, "epoch": 1},),
         )
+
+
+@contextlib.contextmanager
+def _crash_told() -> Iterator[None]:
+    """Write a crash of this process, with its place, to standard error."""
+    # Rule: a C library's crash takes the run along, and nobody is left to name it. By its descriptor: what stands in
+    # for sys.stderr (a notebook's, a test's) may have none. Who has chosen another place keeps it.
+    if faulthandler.is_enabled():
+        yield
+        return
+    faulthandler.enable(file=2)
+    try:
+        yield
+    finally:
+        faulthandler.disable()
 
 
 def _was_pressed(stop: Stop) -> bool:

@@ -95,7 +95,8 @@ def check_end(result: RunResult, topology: TopologySpec, errors: Sequence[str], 
             raise
         besides = f"Besides, {ticks}" if ticks else ""
         if closing is not None:  # those who died stand in it already
-            besides = f"{MISSING if result.left and not raised else f'Besides, {closing}'} {besides}".strip()
+            known = not raised and "; ".join(result.unclosed) in found.message
+            besides = f"{MISSING if known else f'Besides, {closing}'} {besides}".strip()
         raise type(found)(f"{found.message} {besides}", result) from None
     if closing is not None:
         besides = f" Besides, {ticks}" if ticks else ""
@@ -129,7 +130,7 @@ def drained_failure(
     """
     more = []
     if result.left:
-        more.append(f"When the time for its drain was over, {tuples_text(result.left)} were left. {NOBODY_SENDS}")
+        more.append(f"{_drain_text(result)} {tuples_text(result.left)}. {NOBODY_SENDS}")
     more += [f"Besides, {text}" for text in (_closing_text(raised, result), _ticks_text(result, errors)) if text]
     failure = RunFailed(" ".join([error.message, *more]), trace=error.trace, result=result)
     failure.__cause__ = error if error.__cause__ is None else error.__cause__
@@ -160,16 +161,11 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
     has named (``answers_for_failures``) is asked for none of these.
     """
     if result.left:
-        why = "The drain's time was over before every queue was empty, and it left"
-        if result.unclosed:
-            # Of a worker that died this is what its last heartbeat had. What it worked off since counts as left, and
-            # what was on its way to it does not: exact would be a note outside its memory for each tuple.
-            why = f"The drain did not end well: {'; '.join(result.unclosed)}. By the last heartbeats it left about"
+        remedy = _more_time_or(
+            "have the spout emit with tup_id, so that an open tree is read again by the next run.", result
+        )
         raise TuplesLeft(
-            f"{why} {tuples_text(result.left)}{_lost_before(result)}. "
-            f"{NOBODY_SENDS} Allow more time with --drain-timeout (from Python: "
-            "drain_timeout), or have the spout emit with tup_id, so that an open tree is read again by the next run.",
-            result,
+            f"{_drain_text(result)} {tuples_text(result.left)}{_lost_before(result)}. {NOBODY_SENDS} {remedy}", result
         )
     lost = [row for row in result.status.components if row.lost and not _answers_for_failures(row, topology)]
     if lost:
@@ -190,6 +186,26 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
         f"The topology ran to its end, but {counts} failed and nobody sent {again} not processed. {why} {remedy}",
         result,
     )
+
+
+def _drain_text(result: RunResult) -> str:
+    """Return how the drain ended; what it left follows."""
+    # Rule: a death hides no time, and no time a death. Each alone leaves tuples, and only one of them is mended by more
+    # time.
+    over = "" if result.drain_cut_s is None else f"The drain's time of {result.drain_cut_s:g} s was over"
+    if result.unclosed:
+        # Of a worker that died this is what its last heartbeat had. What it worked off since counts as left, and what
+        # was on its way to it does not: exact would be a note outside its memory for each tuple.
+        how = f"{over}, and it did not end well" if over else "The drain did not end well"
+        return f"{how}: {'; '.join(result.unclosed)}. By the last heartbeats it left about"
+    return f"{over or 'The drain ended'} before all was done, and it left"
+
+
+def _more_time_or(advice: str, result: RunResult) -> str:
+    """Return an advice, after that of more time where that helps."""
+    if result.drain_cut_s is None:
+        return advice[0].upper() + advice[1:]
+    return f"Allow more time with --drain-timeout (from Python: drain_timeout), or {advice}"
 
 
 def _silent_failures(result: RunResult) -> str:
@@ -222,9 +238,8 @@ def _check_open_trees(result: RunResult, topology: TopologySpec) -> RunResult:
         return result
     trees = " and ".join(f"{row.open:,} open tuple tree{'' if row.open == 1 else 's'} of {row.name}" for row in left)
     raise TuplesLeft(
-        f"The drain's time was over, and it left {trees}. Whether the next run reads them again only the spout knows. "
-        "Allow more time with --drain-timeout (from Python: drain_timeout), or say by answers_for_failures = True in "
-        "its class that they come again.",
+        f"{_drain_text(result)} {trees}. Whether the next run reads them again only the spout knows. "
+        f"{_more_time_or('say by answers_for_failures = True in its class that they come again.', result)}",
         result,
     )
 

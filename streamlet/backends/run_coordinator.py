@@ -213,7 +213,8 @@ class RunCoordinator:
         self.observer.on_status(status)
         unclosed = tuple(f"{text}{self._hang_text(worker)}" for worker, text in self.supervisor.unclosed.items())
         reason = self.supervisor.ending or "interrupted"
-        result = RunResult(reason, status, self.supervisor.drained, unclosed, left=dict(self.left))
+        cut_s = self.supervisor.cut_short_s
+        result = RunResult(reason, status, self.supervisor.drained, unclosed, dict(self.left), drain_cut_s=cut_s)
         if self.ends_by is not None:
             raise drained_failure(self.ends_by, result, self.complaints, self._close_errors)
         try:

@@ -10,6 +10,13 @@ and halves of characters, which no encoding has: Python puts them where bytes of
 """
 
 
+MOST_TEXT = 2_000
+"""Characters of a value, or of an error's text, in a line of the log."""
+
+MOST_LINES = 200
+"""Lines of a traceback in the log."""
+
+
 def printable(text: str, encoding: str | None = None) -> str:
     """Escape control characters, and characters that ``encoding`` lacks, as Python does.
 
@@ -32,6 +39,24 @@ def one_line(text: str) -> str:
     """
     # Rule: a reason of a bolt stands in one line of the log. A second line looks like another program's.
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def cut(text: str, most: int = MOST_TEXT) -> str:
+    """Cut a text; say how much is left out.
+
+    >>> cut("abcdef", 4)
+    'abcd... (2 characters more)'
+    """
+    # Rule: what users put into a line is cut. One tuple with a value of a megabyte, failed again and again, fills the
+    # log, and its disk.
+    return text if len(text) <= most else f"{text[:most]}... ({len(text) - most:,} characters more)"
+
+
+def cut_lines(text: str, most: int = MOST_LINES) -> str:
+    """Return a text of bounded lines, and of so many of them."""
+    lines = text.split("\n")
+    more = [f"... ({len(lines) - most:,} lines more)"] if len(lines) > most else []
+    return "\n".join([*map(cut, lines[:most]), *more])
 
 
 def _escaped(found: re.Match[str]) -> str:

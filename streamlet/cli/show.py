@@ -281,8 +281,9 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
     left = "everything that was emitted is done"
     if not result.drained:
         by_name = ", ".join(f"{row.name} {row.open:,}" for row in result.status.components if row.open)
-        left = f"{many(result.status.pending, 'tuple tree')} still open{by_name and f' ({by_name})'}, to be replayed by"
-        left += " the next run"
+        over = "" if result.drain_cut_s is None else f" when the drain's {result.drain_cut_s:g} s were over"
+        left = f"{many(result.status.pending, 'tuple tree')} still open{by_name and f' ({by_name})'}{over}, to be"
+        left += " replayed by the next run"
         if silent := unreported(result.status):
             left = f"what is open is not known: {silent}"
         elif not result.status.pending:

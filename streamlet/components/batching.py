@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from streamlet.base.errors import StreamletError, hurts_one_tuple, text_of
+from streamlet.base.printable import cut
 from streamlet.components.bolt import Bolt
 from streamlet.components.component import BoltPort
 from streamlet.components.tuples import Tuple, TupleId
@@ -128,7 +129,7 @@ class BatchingBolt(Bolt):
         on = "exit_on_exception ends the run" if self.exit_on_exception else "the bolt goes on with the next batch"
         failed = BatchFailed(
             f"{self.component_name} (task {self.task_id}) raised {type(error).__name__}{at} in process_batch, on "
-            f"{len(tups)} tuple(s) of key {key!r:.80}: {text_of(error)}. {then}; {on}."
+            f"{len(tups)} tuple(s) of key {key!r:.80}: {cut(text_of(error))}. {then}; {on}."
         )
         failed.__cause__ = error
         return failed

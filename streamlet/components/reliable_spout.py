@@ -11,9 +11,13 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
+from streamlet.base.printable import cut
 from streamlet.components.columns import Columns
 from streamlet.components.component import TaskPort
 from streamlet.components.spout import FailReason, Spout, SpoutPort, TriesInTests
+
+MOST_ID = 200
+"""Characters of a message's id in a line or an error."""
 
 _NO_ID = "a ReliableSpout emits with tup_id, so that the tuple can be replayed"
 
@@ -59,7 +63,8 @@ class ReliableSpout(Spout):
         unless the class says by ``answers_for_failures = True`` that this is right.
         """
         why = f": its worker {self.fail_detail}" if self.fail_reason is FailReason.CRASHED else ""
-        self.log(f"gave up tuple {tup_id!r} after {fails} failure{'' if fails == 1 else 's'}: {values!r}{why}", "error")
+        often = f"{fails} failure{'' if fails == 1 else 's'}"
+        self.log(f"gave up tuple {cut(repr(tup_id), MOST_ID)} after {often}: {cut(repr(values))}{why}", "error")
 
     def ack(self, tup_id: Any) -> None:
         self.unacked_tuples.pop(tup_id, None)
@@ -111,8 +116,9 @@ class ReliableSpout(Spout):
         # Replays are kept by id: of two open tuples with one id, the first could not be sent again.
         if tup_id not in self._waiting:
             raise ValueError(
-                f"tup_id {tup_id!r} was emitted again while the tuple emitted with it before is neither acked nor "
-                "failed. Only one of the two could be replayed: give each tuple an id of its own"
+                f"tup_id {cut(repr(tup_id), MOST_ID)} was emitted again while the tuple emitted with it "
+                "before is neither acked nor failed. Only one of the two could be replayed: give each tuple an id of "
+                "its own"
             )
 
     def _refuse_ids(self, ids: Sequence[Hashable]) -> None:
@@ -233,8 +239,8 @@ def _no_key(*ids: object) -> TypeError:
         except TypeError:
             break
     return TypeError(
-        f"tup_id {tup_id!r} is a {type(tup_id).__name__}, which cannot be hashed, and replays are kept by it: give a "
-        "str, an int or a tuple of such"
+        f"tup_id {cut(repr(tup_id), MOST_ID)} is a {type(tup_id).__name__}, which cannot be hashed, and replays are "
+        "kept by it: give a str, an int or a tuple of such"
     )
 
 

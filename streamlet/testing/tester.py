@@ -169,6 +169,8 @@ class Tester:
             self._shut(clean=False)
             raise
         raised = self._shut(clean=True)
+        if self._loop.ledgers.failure is not None:  # of a last tick, with exit_on_exception
+            raise self._loop.ledgers.failure
         self._raise_first()
         for error in raised:
             raise error

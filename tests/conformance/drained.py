@@ -141,3 +141,61 @@ class LateTicks(Topology):
     config = {"drained.results": ""}
     late = Late.spec(inputs={"numbers": Grouping.SHUFFLE}, config={"topology.tick.tuple.freq.secs": 0.02})
     numbers = AfterTicks.spec()
+
+
+class Bounded(Numbers):
+    """Fifty, and no more."""
+
+    def next_tuple(self) -> None:
+        if self.n < 50:
+            super().next_tuple()
+
+
+class FailsLast(Bolt):
+    """Ends the run by its last tick, in one of its tasks."""
+
+    outputs = ["n"]
+    exit_on_exception = True
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.folder, self.me, self.how = conf["drained.results"], context, conf["drained.how"]
+
+    def process(self, tup: Tuple) -> None:
+        pass
+
+    def process_tick(self, tup: Tuple) -> None:
+        if self.me.task_index == 0:
+            if self.how == "exit":
+                raise SystemExit(7)
+            raise OSError("its table is gone")
+        note(self.folder, "ticked", self.me.component_name)
+
+    def cleanup(self) -> None:
+        note(self.folder, "cleaned", f"{self.me.component_name}{self.me.task_index}")
+
+
+class After(FailsLast):
+    """Closes well, a depth below."""
+
+    exit_on_exception = False
+
+    def process_tick(self, tup: Tuple) -> None:
+        note(self.folder, "ticked", self.me.component_name)
+
+
+class Holds(Bolt):
+    """Acks nothing, where a drain is to be cut short."""
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.auto_ack = not conf["drained.held"]
+
+    def process(self, tup: Tuple) -> None:
+        self.kept = tup
+
+
+class FailsAtItsEnd(Topology):
+    config = {"drained.results": "", "drained.held": False, "drained.how": "", "topology.message.timeout.secs": 60}
+    numbers = Bounded.spec()
+    holds = Holds.spec(inputs=[numbers])
+    fails = FailsLast.spec(inputs=[numbers], par=2, config={"topology.tick.tuple.freq.secs": 3600.0})
+    after = After.spec(inputs=[fails, numbers], par=2, config={"topology.tick.tuple.freq.secs": 3600.0})

@@ -87,6 +87,27 @@ def test_a_stop_does_what_a_bolt_keeps_until_a_tick(backend: str, cut_short: boo
     assert len(emitted) == 50 and Counter(done) == Counter(lines(tmp_path, "acked")) == Counter(emitted)
 
 
+@pytest.mark.parametrize("how", ["error", "exit"])
+@pytest.mark.parametrize("cut_short", [False, True])
+@pytest.mark.parametrize("backend", ["inline", "processes", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_last_tick_that_ends_the_run_keeps_nobody_from_its_own_or_from_cleanup(
+    backend: str, cut_short: bool, how: str, tmp_path: Path
+) -> None:
+    """In the drain, or where it is cut short: what the others keep of acked tuples is nowhere else."""
+    topology = load_topology(FILE, "FailsAtItsEnd")
+    settings = {"drained.results": str(tmp_path), "drained.held": cut_short, "drained.how": how}
+    settings["streamlet.drain.timeout.secs"] = 0.2 if cut_short else 30.0
+    conf = resolve(topology.config, settings)
+    request = RunRequest(topology, conf, file=FILE, attribute="FailsAtItsEnd", workers=2, seconds=0.5)
+    why = r"fails called sys.exit\(7\)" if how == "exit" else "fails raised OSError .*its table is gone"
+    with pytest.raises(RunFailed, match=why) as caught:
+        backend_named(backend).run(request, Watcher(), Stop())
+    assert sorted(lines(tmp_path, "ticked")) == ["after", "after", "fails"]
+    assert sorted(lines(tmp_path, "cleaned")) == ["after0", "after1", "fails0", "fails1"]
+    result = caught.value.result
+    assert result is not None and (result.reason, result.drained) == ("time", not cut_short)
+
+
 @pytest.mark.parametrize("backend", ["inline", "processes", pytest.param("spark", marks=pytest.mark.spark)])
 def test_a_run_ends_though_ticks_take_longer_than_their_period(backend: str, tmp_path: Path) -> None:
     """The loop never sleeps then, and has nothing to do all the same."""

@@ -148,6 +148,8 @@ class Supervisor:
         """Whether it has ever been whole: then components have seen tuples."""
         self.ending: str | None = None
         self.drained = False
+        self.cut_short_s: float | None = None
+        """The seconds that the drain had, if they were over before it was done."""
         self.unclosed: dict[int, str] = {}
         """Worker -> how it went, if its components had seen tuples and did not close."""
         self._deadline = 0.0
@@ -472,6 +474,8 @@ class Supervisor:
         """Let time pass: due restarts, silent workers, drains and ends that take too long."""
         out: list[Instruction] = []
         if self.ending is not None and not self._stopping and now >= self._deadline:
+            if self.began:
+                self.cut_short_s = round(self._deadline - self._ended_s, 1)
             out += self._stop(now)
         if self._stopping:
             return out if now < self._deadline else [*out, *self._kill_unstopped(now)]

@@ -50,7 +50,7 @@ class Ledgers:
         self.retires = False
         """Whether a spout that raises is retired, and the turn goes on: then ``failure`` must be looked at after it."""
         self.failure: StreamletError | None = None
-        """The first error that retired a spout."""
+        """The first error that retired a spout, or that was raised when everything had been worked off."""
         self._plan = plan
         self._clock = clock
         self._acks = acks

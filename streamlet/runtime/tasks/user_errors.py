@@ -19,6 +19,7 @@ from typing import Any
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError, text_of
 from streamlet.base.notices import Notices
+from streamlet.base.printable import MOST_TEXT, cut, cut_lines
 from streamlet.components.batch import Batch
 from streamlet.components.batching import BatchFailed
 from streamlet.components.bolt import Bolt
@@ -151,7 +152,7 @@ def exited(error: BaseException, components: Mapping[int, str]) -> StreamletErro
     who = next(filter(None, reversed(names)), "A component")
     what = f"raised {type(error).__name__}{_place(error)}{_said(error)}"
     if isinstance(error, SystemExit):
-        what = f"called sys.exit({error.code!r}){_place(error)}"
+        what = f"called sys.exit({cut(repr(error.code))}){_place(error)}"
     told = ComponentFailed(
         f"{who} {what}, in a process that is not its alone. That stops the topology; what was not acked will be read "
         "again. Raise an exception to fail a tuple; a spout says by caught_up() that it has no more."
@@ -204,7 +205,7 @@ class Complaints:
 def _said(error: BaseException, tup: Any = None, defined: Defined = None) -> str:
     """Return ``: TEXT`` for the middle of a sentence; nothing where an error has no text."""
     # One paragraph, whatever the error's own text is: its line ends would break it, and its full stop be a second one.
-    text = " ".join(text_of(error).split("\n")).strip().rstrip(".!")
+    text = cut(" ".join(text_of(error).split("\n"))).strip().rstrip(".!")
     return f": {text}{_about_fields(error, tup, defined)}" if text else ""
 
 
@@ -248,7 +249,7 @@ def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, uns
     again = f" ({unsaid} more since the last report)" if unsaid else ""
     if isinstance(error, StreamletError):
         at = place(error)
-        text = text_of(error) + (
+        text = cut(text_of(error), 2 * MOST_TEXT) + (
             _about_fields(error.__cause__, None, defined) if isinstance(error, BatchFailed) else ""
         )
         return text + again if not at or _below(at, _OURS) else f"{text.rstrip('.')}. It was raised at {at}.{again}"
@@ -387,7 +388,7 @@ def _users_traceback(error: BaseException) -> str:
     if at is None:
         return ""
     told = traceback.TracebackException(type(error), error, at)
-    return "\n" + textwrap.indent("".join(told.format()).rstrip(), "    ")
+    return "\n" + textwrap.indent(cut_lines("".join(told.format()).rstrip()), "    ")
 
 
 def definition(defined: Defined) -> str:

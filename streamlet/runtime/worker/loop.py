@@ -19,7 +19,7 @@ import math
 import os
 import selectors
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -31,12 +31,12 @@ from streamlet.model.plan import TICK_PERIOD, Plan
 from streamlet.runtime.links.links import Departures, Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
-from streamlet.runtime.tasks.building import LiveTask, WorkerContext, build_task, takes_batches
+from streamlet.runtime.tasks.building import LiveTask, WorkerContext, build_task, component_names, takes_batches
 from streamlet.runtime.tasks.emitter import WHOLE, Inbox, Run, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.other_threads import OtherThreads
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.runtime.tasks.user_errors import ComponentFailed, behind, could_not_close, could_not_start
+from streamlet.runtime.tasks.user_errors import ComponentFailed, behind, could_not_close, could_not_start, exited
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.timers import Timers
@@ -312,10 +312,26 @@ class WorkerLoop:
         # What a bolt keeps until its next tick is in no queue and, acked, in no tree.
         for live in self.tasks.values():
             if step <= len(self._ticking) and live.plan.component in self._ticking[step - 1]:
-                self.tick(live, live.conf[TICK_PERIOD], early=True)
+                with self._keeping_failure():
+                    self.tick(live, live.conf[TICK_PERIOD], early=True)
+                self._collect(live)  # also what it emitted before it raised
         self.quiet = step
         if step == self.quiet_steps:
             self._refuse_calls(BoltTask, "after everything had been worked off and the run closes. It was not taken.")
+
+    @contextlib.contextmanager
+    def _keeping_failure(self) -> Iterator[None]:
+        """Keep an error that ends the run in ``ledgers.failure``, and go on."""
+        # Rule: what ends the run at its very end ends nothing else. The others get their last tick and their cleanup:
+        # what they keep of acked tuples is nowhere else, and nobody reads it again.
+        try:
+            yield
+        except StreamletError as error:
+            self.ledgers.failure = self.ledgers.failure or error
+        except SystemExit as error:
+            self.ledgers.failure = self.ledgers.failure or exited(error, component_names(self.tasks.values()))
+        finally:
+            self.shared.in_hand.clear()
 
     def tick_now(self) -> None:
         """Give bolts their tick early, unless they have had their last."""
@@ -373,7 +389,8 @@ class WorkerLoop:
         return self.untracked_waiting()
 
     def _settle_last(self) -> None:
-        self.ledgers.settle()
+        with self._keeping_failure():
+            self.ledgers.settle()
         for spout in self.spouts.values():  # one may emit when it hears of an ack: that is counted, too
             self._collect(self.tasks[spout.task_id])
 
@@ -382,10 +399,11 @@ class WorkerLoop:
         self._refuse_calls(object, "after the run had closed. It was not taken.")
         for live in self.tasks.values():
             for act in live.run.calls.take(live.run.calls.rows + len(live.run.calls), emits=True):
-                if isinstance(live.run, SpoutTask):
-                    self.ledgers.guard(live.run, "emit", act)
-                else:
-                    act()
+                with self._keeping_failure():
+                    if isinstance(live.run, SpoutTask):
+                        self.ledgers.guard(live.run, "emit", act)
+                    else:
+                        act()
 
     def _component_of(self, task_id: int) -> str:
         return self.plan.tasks[task_id - 1].component

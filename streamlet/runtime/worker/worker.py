@@ -262,14 +262,14 @@ class Worker:
             sleep_s = loop.turn(sleep_s)
             collect_if_due()
             if loop.ledgers.failure is not None:
-                self._report_retired()
+                self._report_failure()
             # Only a worker that has nothing to do can have come to an end. The turns of a busy one do not count open
             # trees.
             if loop.at_rest:
                 self._report_state()
 
-    def _report_retired(self) -> None:
-        """Report the error that retired a spout, once."""
+    def _report_failure(self) -> None:
+        """Report the error that ends the run after its drain, once."""
         failure = self.loop.ledgers.failure
         if failure is not None and not self._failure_reported:
             self._failure_reported = True
@@ -330,14 +330,8 @@ class Worker:
         )
 
     def _close(self) -> int:
-        try:
-            left = self.loop.left_over(self.settled, ticks=self.clean)
-        except StreamletError as error:
-            # Rule: an error of a last tick (exit_on_exception) keeps nobody from closing: what the others have is
-            # written, and spouts commit.
-            self._report_failed(error, error.exit_status, drains=True)
-            left = self.loop.untracked_waiting()
-        self._report_retired()  # a spout may raise at the last acks, too
+        left = self.loop.left_over(self.settled, ticks=self.clean)
+        self._report_failure()  # of a last tick, or of a spout at the last acks
         raised = self.loop.close(self.clean)
         try:
             self._note_numbers()  # after the spouts' last commit: the last numbers count it

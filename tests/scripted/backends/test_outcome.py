@@ -244,6 +244,25 @@ def test_a_bolt_that_failed_tuples_by_itself_is_named(tmp_path: Path) -> None:
         check_result(ended("caught_up", rows[0]), topology_with(tmp_path, "Reliable"), [])
 
 
+@pytest.mark.parametrize("died", [(), ("worker 1 (bad) was killed by SIGKILL before it was to close",)])
+@pytest.mark.parametrize("cut_s", [None, 4.0])
+def test_what_a_drain_left_is_told_with_its_time_also_beside_a_death(
+    tmp_path: Path, died: tuple[str, ...], cut_s: float | None
+) -> None:
+    """More time is advised where the time was over, and nowhere else."""
+    topology = topology_with(tmp_path, "Plain")
+    reached = dataclasses.replace(ended("time"), unclosed=died, drain_cut_s=cut_s, drained=False)
+    open_trees = ComponentStatus("spout", "spout", 1, open=7)
+    left_open = dataclasses.replace(reached, status=dataclasses.replace(reached.status, components=(open_trees,)))
+    for result in (dataclasses.replace(reached, left={"bad": 7}), left_open):
+        with pytest.raises(TuplesLeft) as caught:
+            check_end(result, topology, [], [])
+        said = caught.value.message
+        assert "7 untracked tuples for bad" in said or "7 open tuple trees of spout" in said
+        assert ("The drain's time of 4 s was over" in said) is ("--drain-timeout" in said) is (cut_s is not None)
+        assert ("SIGKILL" in said) is bool(died)
+
+
 def test_what_was_lost_in_the_middle_of_a_run_stands_beside_what_its_drain_left(tmp_path: Path) -> None:
     bad = ComponentStatus("bad", "bolt", 1, lost=60)
     result = dataclasses.replace(ended("time", bad), left={"bad": 7})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,8 @@ class Made(Topology):
 
 SILENCING = """logging.config.dictConfig(
     {"version": 1, "root": {"level": "ERROR", "handlers": []}, "loggers": {"theirs": {"level": "INFO"}}})"""
+
+CRASH = "        import ctypes; ctypes.string_at(0)\n"
 
 backends = pytest.mark.parametrize("backend", ["inline", "processes"])
 
@@ -216,3 +219,20 @@ def test_the_last_line_says_that_the_time_was_over_before_the_run_caught_up(stre
     assert set_so.returncode == 1 and "not caught up; " in set_so.stdout.splitlines()[-1]
     timed = streamlet("run", file, "--backend", backend, "-t", "0.6")
     assert timed.returncode == 0 and "not caught up" not in timed.stdout
+
+
+def test_a_crash_of_the_process_is_told_with_its_place(streamlet) -> None:
+    """Inline there is no other process that could tell it."""
+    file = streamlet.write(made().replace("        if tup.values", CRASH + "        if tup.values"))
+    done = streamlet("run", file, "--backend", "inline", "--until-caught-up")
+    assert done.returncode == -signal.SIGSEGV, done
+    assert "Segmentation fault" in done.stderr
+    assert f'"{file}", line {line_of(file, "string_at")} in process' in done.stderr
+
+
+def test_who_has_chosen_where_a_crash_is_told_keeps_it_there(streamlet) -> None:
+    chosen = "import faulthandler; theirs = open('crash.txt', 'w'); faulthandler.enable(theirs)"
+    file = streamlet.write(made(at_import=chosen).replace("        if tup.values", CRASH + "        if tup.values"))
+    done = streamlet("run", file, "--backend", "inline", "--until-caught-up")
+    assert done.returncode == -signal.SIGSEGV and "Segmentation fault" not in done.stderr, done
+    assert f"line {line_of(file, 'string_at')} in process" in (file.parent / "crash.txt").read_text()

@@ -79,6 +79,8 @@ def test_a_run_that_was_to_catch_up_and_ran_out_of_time_says_so() -> None:
     result = RunResult("time", RunStatus("ended", 60.0, ROWS, pending=1), False)
     assert "Time is over after 1:00 min: not caught up; 1 tuple tree still open" in show.ending(result, 1)
     assert "caught up" not in show.ending(result)
+    cut = dataclasses.replace(result, drain_cut_s=4.0)
+    assert "1 tuple tree still open when the drain's 4 s were over, to be replayed" in show.ending(cut)
 
 
 def test_a_run_that_emitted_nothing_leaves_nothing_to_be_read_again() -> None:

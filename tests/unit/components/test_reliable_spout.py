@@ -335,3 +335,16 @@ def test_emit_each_may_emit_what_failed_again(bound: tuple[Kept, Port]) -> None:
     while spout.replay():
         pass
     assert [values for values, *_ in port.sent] == [[1], [2], [3]]
+
+
+def test_a_value_of_a_megabyte_does_not_fill_the_log(
+    bound: tuple[Kept, Port], caplog: pytest.LogCaptureFixture
+) -> None:
+    spout, _ = bound
+    ReliableSpout.given_up(spout, "k" * 1_000_000, ["x" * 1_000_000], 2)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert len(line) < 5_000
+    assert line.startswith("gave up tuple 'kkk") and "['xxx" in line and "characters more)" in line
+    with pytest.raises(ValueError, match="was emitted again") as refused:
+        spout._emitted_again("k" * 1_000_000)
+    assert len(str(refused.value)) < 5_000

@@ -174,6 +174,17 @@ def test_what_the_last_tick_raised_is_raised_after_the_cleanup() -> None:
     keeps.close()
 
 
+def test_a_last_tick_that_ends_the_run_is_raised_after_every_cleanup() -> None:
+    class Ends(Keeps):
+        exit_on_exception = True
+
+    ends = BoltTester(Ends)
+    ends.give("bomb")
+    with pytest.raises(ComponentFailed, match=r"ends raised ValueError .* exit_on_exception"):
+        ends.close()
+    assert ends.bolt.written == ["cleaned up"]
+
+
 def test_a_tester_that_an_error_has_ended_takes_nothing_more_and_says_so() -> None:
     """As in a run, the bolt is not called any more: what is given would be lost without a word."""
     calls: list[Any] = []

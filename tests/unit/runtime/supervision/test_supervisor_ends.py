@@ -61,8 +61,23 @@ def test_a_drain_that_takes_too_long_is_cut_short() -> None:
         supervisor.heard(index, 1, 10.0)
     supervisor.end("interrupted", 10.0)
     assert untold(supervisor.tick(13.9)) == []
+    assert supervisor.cut_short_s is None
     assert untold(supervisor.tick(14.0)) == [Close(clean=True)]
-    assert not supervisor.drained
+    assert (supervisor.drained, supervisor.cut_short_s) == (False, 4.0)
+
+
+@pytest.mark.parametrize("cut_short", [False, True])
+def test_a_drain_with_a_death_in_it_knows_whether_its_time_was_over(cut_short: bool) -> None:
+    supervisor = running(limits=Limits(drain_s=4))
+    supervisor.end("time", 10.0)
+    supervisor.gone(1, 1, "was killed by SIGKILL", 11.0)
+    supervisor.heard(0, 1, 13.0)
+    if not cut_short:
+        supervisor.state(0, 1, drained=False, caught_up=False, traffic=QUIET, now=13.0, idle=True)
+        supervisor.state(0, 1, drained=False, caught_up=False, traffic=QUIET, now=13.0, idle=True, quiet=1)
+    supervisor.tick(14.0)
+    assert supervisor.stopping and not supervisor.drained
+    assert supervisor.cut_short_s == (4.0 if cut_short else None)
 
 
 def test_a_drain_that_stands_still_names_whom_it_waits_for() -> None:

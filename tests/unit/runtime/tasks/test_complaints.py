@@ -167,3 +167,13 @@ def test_of_what_had_been_acked_before_nothing_is_lost() -> None:
     tup.state = batch.state = ACKED
     assert "had been acked before, so nothing has failed by it" in told(ValueError("x"), tup)
     assert "had been acked before, so nothing has failed by it" in told(ValueError("x"), batch)
+
+
+@pytest.mark.parametrize("text", ["x" * 1_000_000, "x\n" * 500_000])
+def test_an_error_with_a_megabyte_of_text_does_not_fill_the_log(text: str) -> None:
+    """Nor does its traceback, which ends with the text."""
+    try:
+        raise ValueError(text)
+    except ValueError as error:
+        line = told(error, Tuple(["a"], component="lines"))
+    assert len(line) < 50_000 and "words (task 3) raised ValueError" in line and " more)" in line
