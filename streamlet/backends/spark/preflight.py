@@ -86,18 +86,23 @@ def check_reachable(master: Master) -> None:
 
     Spark itself would try for a minute and then say little.
     """
+    if refused := silent_addresses(master):
+        raise BadInput(
+            f"No Spark master answers at {refused}. Check that it runs and that this machine may reach "
+            "it; its web page shows the right URL, which starts with spark://."
+        )
+
+
+def silent_addresses(master: Master) -> str:
+    """Return a standalone master's addresses with errors where none answers; else nothing."""
     refused = []
     for host, port in master.addresses:
         try:
             socket.create_connection((host, port), REACH_S).close()
-            return
+            return ""
         except OSError as error:
             refused.append(f"{f'[{host}]' if ':' in host else host}:{port} ({error.strerror or error})")
-    if refused:
-        raise BadInput(
-            f"No Spark master answers at {' or '.join(refused)}. Check that it runs and that this machine may reach "
-            "it; its web page shows the right URL, which starts with spark://."
-        )
+    return " or ".join(refused)
 
 
 def check_connect(environ: Mapping[str, str]) -> None:
