@@ -226,7 +226,7 @@ def _say(observer: Observer, text: str) -> None:
 
 def _await_slots(session: Session, request: RunRequest, observer: Observer, stop: Stop) -> str:
     """Wait for a free slot for every worker; return what there is, in words. Raises BadInput."""
-    dynamic = session.conf().get("spark.dynamicAllocation.enabled") == "true"
+    dynamic = preflight.is_on(session.conf(), preflight.DYNAMIC)
     wanted = 0 if dynamic else request.workers
     # All executors of a local master, for then Spark spreads the slots over them, and no further one will come.
     least = parse_master(session.master, 1).executors or 0 if session.local else 0
