@@ -256,7 +256,9 @@ def server_command(
     environ = {
         "JAVA_HOME": str(java_home),
         "SPARK_HOME": str(home),
-        "SPARK_CONF_DIR": str(folder),  # not the user's: it may name other directories and ports
+        # Not the user's, which may name other directories and ports. None: a JVM takes no archive of classes where a
+        # folder with files is on the class path.
+        "SPARK_CONF_DIR": str(folder / "conf"),
         "SPARK_LOCAL_IP": host,  # pages too listen there only
         "SPARK_WORKER_DIR": str(folder / "work"),
         "SPARK_LOCAL_DIRS": str(folder / "local"),

@@ -226,7 +226,7 @@ def _say(observer: Observer, text: str) -> None:
 
 def _await_slots(session: Session, request: RunRequest, observer: Observer, stop: Stop) -> str:
     """Wait for a free slot for every worker; return what there is, in words. Raises BadInput."""
-    dynamic = session.conf().get("spark.dynamicAllocation.enabled") == "true"
+    dynamic = preflight.is_on(session.conf(), preflight.DYNAMIC)
     wanted = 0 if dynamic else request.workers
     # All executors of a local master, for then Spark spreads the slots over them, and no further one will come.
     least = parse_master(session.master, 1).executors or 0 if session.local else 0
@@ -263,7 +263,15 @@ def _holders(session: Session, executors: list[Executor]) -> str:
     reported = _slots(executors)[0] * float(conf.get("spark.task.cpus", "1"))
     # Where Spark's own executors look for their driver, also where ours are told another address of this machine.
     own, most, driver = session.application_id(), conf.get("spark.cores.max"), conf.get(DRIVER_HOST, "")
-    return holders_text(session.cluster(), own, session.running_jobs(), reported, most, driver or session.driver_host())
+    jobs, view = session.running_jobs(), session.cluster()
+    said = holders_text(view, own, jobs, reported, most, driver or session.driver_host())
+    silent = preflight.silent_addresses(parse_master(session.master, 1)) if view is None else ""
+    if not silent:
+        return said
+    return (
+        f"{said}{' ' if said else ''}The master does not answer at {silent}: while it is away the application keeps "
+        "the executors that it has and gets no others. Start the master again."
+    )
 
 
 def _executors_text(executors: list[Executor]) -> str:

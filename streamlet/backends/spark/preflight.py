@@ -28,6 +28,7 @@ REACH_S = 5.0
 """Seconds to reach an address, and to import the modules that are compiled."""
 KILL_ON_IDLE = "spark.python.worker.killOnIdleTimeout"
 IDLE_AFTER = "spark.python.worker.idleTimeoutSeconds"
+DYNAMIC = "spark.dynamicAllocation.enabled"
 INSTALL = "pip install 'streamlet-storm[spark]'"
 LEAST_ADDRESS_SPACE_MIB = 256
 """Measured: a worker with little in its bolts runs within it. pyarrow, where a component imports it, wants 1.6 GiB."""
@@ -86,18 +87,23 @@ def check_reachable(master: Master) -> None:
 
     Spark itself would try for a minute and then say little.
     """
+    if refused := silent_addresses(master):
+        raise BadInput(
+            f"No Spark master answers at {refused}. Check that it runs and that this machine may reach "
+            "it; its web page shows the right URL, which starts with spark://."
+        )
+
+
+def silent_addresses(master: Master) -> str:
+    """Return a standalone master's addresses with errors where none answers; else nothing."""
     refused = []
     for host, port in master.addresses:
         try:
             socket.create_connection((host, port), REACH_S).close()
-            return
+            return ""
         except OSError as error:
             refused.append(f"{f'[{host}]' if ':' in host else host}:{port} ({error.strerror or error})")
-    if refused:
-        raise BadInput(
-            f"No Spark master answers at {' or '.join(refused)}. Check that it runs and that this machine may reach "
-            "it; its web page shows the right URL, which starts with spark://."
-        )
+    return " or ".join(refused)
 
 
 def check_connect(environ: Mapping[str, str]) -> None:
@@ -124,12 +130,12 @@ def check_given(session: object) -> None:
 
 def check_session(conf: Mapping[str, str], workers: int) -> None:
     """Check the settings of a session that others may have made."""
-    if conf.get("spark.speculation", "false") == "true":
+    if is_on(conf, "spark.speculation"):
         raise BadInput(
             "The Spark session has spark.speculation=true: Spark would start a second copy of a worker slot because "
             "its task never ends. Start the session with spark.speculation=false."
         )
-    if conf.get("spark.dynamicAllocation.enabled") == "true":
+    if is_on(conf, DYNAMIC):
         # Spark takes back executors without a task only: one that holds a worker never idles.
         most, slots = conf.get("spark.dynamicAllocation.maxExecutors"), slots_of_executor(conf)
         # An executor of a standalone cluster has all cores of its machine, unless a setting bounds them.
@@ -140,12 +146,18 @@ def check_session(conf: Mapping[str, str], workers: int) -> None:
                 f"spark.dynamicAllocation.maxExecutors={most} allows {int(most) * slots} slots ({slots} an executor). "
                 f"Give --workers {max(1, int(most) * slots)}, or allow more executors."
             )
-    if conf.get(KILL_ON_IDLE) == "true" and conf.get(IDLE_AFTER, "0") not in ("0", "0s"):
+    if is_on(conf, KILL_ON_IDLE) and conf.get(IDLE_AFTER, "0") not in ("0", "0s"):
         raise BadInput(
             f"The Spark session has {KILL_ON_IDLE}=true: Spark would kill each worker after {conf[IDLE_AFTER]} s, "
             f"because its task reads no input. Start the session without it, or with {IDLE_AFTER}=0."
         )
     check_memory(conf)
+
+
+def is_on(conf: Mapping[str, str], name: str) -> bool:
+    """Tell whether Spark takes a switch for on."""
+    # Rule: as Spark, without regard to case. `str(True)`, which programs write, has a capital letter.
+    return conf.get(name, "").strip().lower() == "true"
 
 
 def slots_of_executor(conf: Mapping[str, str]) -> int:

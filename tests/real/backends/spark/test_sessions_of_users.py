@@ -47,7 +47,7 @@ if __name__ == "__main__":
 )
 
 REFUSED = [
-    ({"spark.speculation": "true"}, "spark.speculation=true"),
+    ({"spark.speculation": "True"}, "spark.speculation=true"),
     (
         {"spark.python.worker.killOnIdleTimeout": "true", "spark.python.worker.idleTimeoutSeconds": "30"},
         "killOnIdleTimeout=true: Spark would kill each worker after 30 s",

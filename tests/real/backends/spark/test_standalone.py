@@ -6,9 +6,10 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,13 @@ from streamlet.backends.spark.masters import parse_master
 from streamlet.backends.spark.spark_session import Session, open_session, wait_for_executors
 from streamlet.base.errors import BadInput
 from streamlet.devcluster import resident
+from streamlet.devcluster.installation import find_java
+from streamlet.devcluster.jvm import Jvm
 from streamlet.devcluster.machine import ProcessIdentity, free_ports, is_free
-from tests.marked_processes import NUMBERED, REPOSITORY, Marked, command_line, parent
+from streamlet.devcluster.spark_servers import LOOPBACK, find_spark, server_command
+from tests.marked_processes import NUMBERED, REPOSITORY, Marked, command_line, descendants, parent, streamlet
 from tests.patience import PATIENCE_S
-from tests.real.backends.spark.test_executors import Watcher, run, witness
+from tests.real.backends.spark.test_executors import Watcher, run, started, witness
 from tests.scripted.cli.test_dev import run as dev
 
 pytestmark = pytest.mark.spark
@@ -123,6 +127,55 @@ def test_a_driver_address_that_executors_cannot_reach_is_named(cluster: resident
     assert "can they reach the driver at 127.0.0.9? If not, set spark.driver.host" in said
 
 
+@pytest.fixture
+def third(cluster: resident.ResidentSpark, tmp_path: Path) -> Iterator[Callable[[], Jvm]]:
+    """Starts one more worker of Spark, and kills it with its executors."""
+    begun: list[Jvm] = []
+    port, page = free_ports(2)
+
+    def start() -> Jvm:
+        java = find_java(wheel=False).path.parent.parent
+        command = server_command(find_spark(), java, tmp_path, LOOPBACK, port, page, cluster.master_url)
+        begun.append(Jvm("Spark worker 3", command, tmp_path / "server.log"))
+        return begun[-1]
+
+    yield start
+    for jvm in begun:
+        os.killpg(jvm.pid, signal.SIGKILL)
+        jvm.kill()
+
+
+def test_a_worker_of_spark_that_joins_later_gets_workers_of_a_run_that_waits_for_slots(
+    cluster: resident.ResidentSpark, session: Session, third: Callable[[], Jvm], tmp_path: Path
+) -> None:
+    """Another application holds two of four cores; the run wants four workers, and says what it waits for."""
+    gate = tmp_path / "gate"
+    options = ["--workers", "4", "--until-caught-up", "-c", f"out={tmp_path}", "-c", f"numbers.gate={gate}"]
+    options += ["-c", f"streamlet.spark.slots.timeout.secs={PATIENCE_S:g}"]
+    command = ["run", str(NUMBERED), "--spark", cluster.master_url, *options]
+    begun = streamlet(command, {}, cwd=tmp_path, stderr=subprocess.STDOUT)
+    try:
+        assert begun.process.stdout is not None
+        said = ""
+        while f"Waiting for task slots, for up to {PATIENCE_S:g} s" not in said:
+            line = begun.process.stdout.readline()
+            assert line, said
+            said += line
+        joined = third()
+        deadline = time.monotonic() + PATIENCE_S
+        while len(witness(tmp_path)) < 999:  # all but the last one, which the gate holds
+            assert time.monotonic() < deadline and begun.process.poll() is None
+            time.sleep(0.1)
+        processes = {pid for _, pid, _ in started(tmp_path)}
+        assert len(processes & {*descendants(joined.pid)}) == 2, "of four workers"
+        gate.touch()
+        last, _ = begun.process.communicate(timeout=PATIENCE_S)
+        assert begun.process.returncode == 0, said + last
+    finally:
+        begun.end()
+    assert sorted(witness(tmp_path)) == list(range(1000))
+
+
 @pytest.mark.faults
 def test_a_lost_machine_and_a_dead_executor_lose_nothing(
     cluster: resident.ResidentSpark, session: Session, tmp_path: Path
@@ -162,3 +215,69 @@ def test_a_lost_machine_and_a_dead_executor_lose_nothing(
     while dev("status")[0] != 0:
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+# After the others: a master that was started again may grant no executors (docs/guide/spark-cluster.md).
+
+
+@pytest.fixture
+def master_up(cluster: resident.ResidentSpark) -> Iterator[None]:
+    """The master lives before and after the test."""
+    yield
+    assert json.loads(dev("up", "--json")[1])["spark"]["master"] == cluster.master_url
+
+
+def kill_master(cluster: resident.ResidentSpark) -> None:
+    now = resident.require().spark
+    assert now is not None and now.processes[0].identity.kill()
+
+
+@pytest.mark.faults
+def test_without_its_master_a_session_serves_runs_by_the_slots_it_has_and_says_why_there_are_no_more(
+    cluster: resident.ResidentSpark, session: Session, master_up: None, tmp_path: Path
+) -> None:
+    kill_master(cluster)
+    (tmp_path / "served").mkdir()
+    assert run(tmp_path / "served", Watcher()).reason == "caught_up"
+    with pytest.raises(BadInput) as caught:
+        run(tmp_path, Watcher(), workers=3, **{"streamlet.spark.slots.timeout.secs": 0.5})
+    said = caught.value.message
+    assert "wants 3 workers" in said and "has 2 slots" in said
+    assert f"does not answer at {cluster.master_url.removeprefix('spark://')} (Connection refused)" in said, said
+
+
+@pytest.mark.faults
+def test_a_run_goes_on_while_its_master_is_away_and_when_it_is_back(
+    cluster: resident.ResidentSpark, session: Session, master_up: None, tmp_path: Path
+) -> None:
+    """No worker begins anew."""
+    gate = tmp_path / "gate"
+    without: list[int] = []
+    again: list[subprocess.Popen[bytes]] = []
+
+    def look(status: RunStatus) -> None:
+        stored = len(witness(tmp_path))
+        if status.state != "running" or stored < 200:
+            return
+        if not without:
+            kill_master(cluster)
+            without.append(len(witness(tmp_path)))
+        elif not again and stored > without[0]:
+            # A process of its own: this is the thread of the coordinator, which must go on.
+            again.append(
+                subprocess.Popen([sys.executable, "-m", "streamlet", "dev", "up", "--json"], stdout=subprocess.DEVNULL)
+            )
+        elif again and again[0].poll() is not None:
+            gate.touch()
+
+    settings = {"numbers.count": 3000, "numbers.per.second": 400.0, "numbers.gate": str(gate)}
+    try:
+        result = run(tmp_path, Watcher(look), **settings)
+    finally:
+        for process in again:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in again] == [0]
+    assert result.reason == "caught_up"
+    assert sorted(witness(tmp_path)) == list(range(3000))
+    assert [worker["epoch"] for worker in result.status.workers] == [1, 1]

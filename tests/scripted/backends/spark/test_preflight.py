@@ -68,6 +68,18 @@ def test_speculation_would_copy_a_worker() -> None:
         preflight.check_session({"spark.speculation": "true"}, 2)
 
 
+@pytest.mark.parametrize("value", ["True", "TRUE", " true "])
+def test_a_switch_that_spark_takes_for_on_is_on(value: str) -> None:
+    """Spark reads it without regard to case, and Python writes ``str(True)`` with a capital letter."""
+    for name, more in (
+        ("spark.speculation", {}),
+        ("spark.python.worker.killOnIdleTimeout", {"spark.python.worker.idleTimeoutSeconds": "30"}),
+        ("spark.dynamicAllocation.enabled", {"spark.dynamicAllocation.maxExecutors": "1"}),
+    ):
+        with pytest.raises(BadInput, match=name.rpartition(".")[0]):
+            preflight.check_session({name: value, **more}, 2)
+
+
 def test_a_session_that_kills_idle_python_workers_is_refused() -> None:
     """A worker of a topology reads nothing from Spark for as long as it lives."""
     kills = {"spark.python.worker.killOnIdleTimeout": "true"}
