@@ -14,7 +14,7 @@ import math
 import random
 import time
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self, cast
@@ -26,10 +26,12 @@ from streamlet.components.bolt import Bolt
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, FailureCause, Spout
 from streamlet.model.plan import Plan
+from streamlet.model.spec import SPOUT
 from streamlet.model.stream import DEFAULT_STREAM
 from streamlet.runtime.links.links import Links
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext
+from streamlet.runtime.tasks.emitter import Run
 from streamlet.runtime.worker.loop import DRAINING, WorkerLoop
 from streamlet.testing import waiting
 from streamlet.testing.given import GivenRow, GivenSpout, check_stream
@@ -40,8 +42,14 @@ STEP_S = 0.1
 Spouts are asked after each, so those that emit by the clock are not late.
 """
 
+MOST_CALLS = 500_000
+"""Tuples at one moment, emitted by spouts or given to bolts, before the topology is taken for endless.
+
+Given rows come to an end, however many: they begin the count again.
+"""
+
 MOST_TURNS = 2_000
-"""Turns of the loop at one moment that take no given row, before the topology is taken for endless."""
+"""Turns of the loop at one moment that do nothing, before the topology is taken for endless."""
 
 LOOK_S = 0.002
 """Seconds between two looks at what a bolt's threads have done."""
@@ -117,6 +125,8 @@ class Tester:
         """Of each of ``_failed``, in its order."""
         self._given_up: dict[str, list[Any]] = defaultdict(list)
         self._dead_letters: dict[str, list[KeptLetter]] = defaultdict(list)
+        self._calls: Counter[str] = Counter()
+        """Component -> its tuples at this moment of the clock."""
         self._open = True
         self._ended = False
         """Whether an error has ended what a run would be."""
@@ -134,7 +144,7 @@ class Tester:
             overrides=overrides,
             built=self._record,
         )
-        self._loop = WorkerLoop(shared, links)
+        self._loop = WorkerLoop(shared, links, self._note_run)
         try:
             self._loop.initialize()
             self._loop.activate()
@@ -250,19 +260,46 @@ class Tester:
         self._raise_first()
 
     def _turn(self) -> None:
-        turns, left = 0, self._rows_left()
-        while turns < MOST_TURNS:
+        # Rule: the bound is of work, and not of turns. A turn is as long as the loop makes it: a long run has many, and
+        # a loop of bolts has one without an end, for the clock stands.
+        self._calls.clear()
+        idle, left = 0, self._rows_left()
+        emits = dict.fromkeys(self._loop.spouts, 0)
+        while idle < MOST_TURNS:
+            before, done = left, self._calls.total()
+            emits.update((task, spout.emits) for task, spout in self._loop.spouts.items())
             with self._noting_the_end():
                 self._loop.turn()
             if self._loop.at_rest:
                 return
-            # Given rows come to an end, however many: a turn that takes some says nothing of an endless spout.
-            before, left = left, self._rows_left()
-            turns = turns + 1 if left >= before else 0
+            for task, spout in self._loop.spouts.items():
+                self._note_calls(task, spout.emits - emits[task])
+            left = self._rows_left()
+            if left < before:
+                self._calls.clear()
+                idle = 0
+            elif self._calls.total() == done:
+                idle += 1
         raise StreamletError(
-            f"The topology was still busy after {MOST_TURNS:,} turns at one moment of the clock. A test needs spouts "
-            "that come to an end, or that emit by the clock: give a list in place of one that always has more."
+            f"The topology did not come to rest in {MOST_TURNS:,} turns in which nothing was done, at one moment of "
+            "the clock. Look for a spout or a thread that has the loop called again and again."
         )
+
+    def _note_run(self, run: Run) -> None:
+        self._note_calls(run.target, len(run.roots))
+
+    def _note_calls(self, task: int, count: int) -> None:
+        """Count tuples of a component. Raises StreamletError where they seem to have no end."""
+        component = self._loop.plan.tasks[task - 1].component
+        self._calls[component] += count
+        if self._calls.total() > MOST_CALLS:
+            (most, of_most), *_ = self._calls.most_common(1)
+            does = "emitted by" if self._loop.plan.topology.component(most).kind == SPOUT else "given to"
+            raise StreamletError(
+                f"The topology was still busy after {MOST_CALLS:,} tuples at one moment of the clock, {of_most:,} of "
+                f"them {does} {most}. A test needs spouts that come to an end, or that emit by the clock: give a list "
+                "in place of one that always has more. Bolts that emit in a circle need a way out of it."
+            )
 
     def _rows_left(self) -> int:
         """Count the given rows that no spout has taken yet."""
