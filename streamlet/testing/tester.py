@@ -32,6 +32,7 @@ from streamlet.runtime.links.links import Links
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext
 from streamlet.runtime.tasks.emitter import Run
+from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.worker.loop import DRAINING, WorkerLoop
 from streamlet.testing import waiting
 from streamlet.testing.given import GivenRow, GivenSpout, check_stream
@@ -97,6 +98,57 @@ class KeptLetter(tuple[list[Any], str]):
         return self[1]
 
 
+class WorkAtOneMoment:
+    """Counts tuples while the clock stands. Raises StreamletError where they seem to have no end."""
+
+    # Rule: the bound is of work, and not of turns. A turn is as long as the loop makes it: a long run has many, and a
+    # loop of bolts has one without an end, for the clock stands.
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._tuples: Counter[str] = Counter()
+        """By component."""
+        self._emits: dict[int, int] = {}
+        self._done = self._idle = 0
+
+    def begin(self) -> None:
+        """Count from zero."""
+        self._tuples.clear()
+        self._done = self._idle = 0
+
+    def given(self, run: Run) -> None:
+        """Count tuples that a bolt is given."""
+        self._count(run.target, len(run.roots))
+
+    def turned(self, spouts: Mapping[int, SpoutTask], *, takes_given: bool) -> None:
+        """Count a turn, and what spouts emitted in it. Given rows begin the count again."""
+        for task, spout in spouts.items():
+            self._count(task, spout.emits - self._emits.get(task, 0))
+            self._emits[task] = spout.emits
+        if takes_given:
+            self.begin()
+            return
+        done = self._tuples.total()
+        self._idle += done == self._done
+        self._done = done
+        if self._idle >= MOST_TURNS:
+            raise StreamletError(
+                f"The topology did not come to rest in {MOST_TURNS:,} turns in which nothing was done, at one moment "
+                "of the clock. Look for a spout or a thread that has the loop called again and again."
+            )
+
+    def _count(self, task: int, tuples: int) -> None:
+        self._tuples[self._plan.tasks[task - 1].component] += tuples
+        if self._tuples.total() <= MOST_CALLS:
+            return
+        (most, of_most), *_ = self._tuples.most_common(1)
+        does = "emitted by" if self._plan.topology.component(most).kind == SPOUT else "given to"
+        raise StreamletError(
+            f"The topology was still busy after {MOST_CALLS:,} tuples at one moment of the clock, {of_most:,} of them "
+            f"{does} {most}. A test needs spouts that come to an end, or that emit by the clock: give a list in place "
+            "of one that always has more. Bolts that emit in a circle need a way out of it."
+        )
+
+
 class Tester:
     """The loop, the clock and the notes of both testers."""
 
@@ -125,8 +177,7 @@ class Tester:
         """Of each of ``_failed``, in its order."""
         self._given_up: dict[str, list[Any]] = defaultdict(list)
         self._dead_letters: dict[str, list[KeptLetter]] = defaultdict(list)
-        self._calls: Counter[str] = Counter()
-        """Component -> its tuples at this moment of the clock."""
+        self._work = WorkAtOneMoment(plan)
         self._open = True
         self._ended = False
         """Whether an error has ended what a run would be."""
@@ -144,7 +195,7 @@ class Tester:
             overrides=overrides,
             built=self._record,
         )
-        self._loop = WorkerLoop(shared, links, self._note_run)
+        self._loop = WorkerLoop(shared, links, self._work.given)
         try:
             self._loop.initialize()
             self._loop.activate()
@@ -260,46 +311,15 @@ class Tester:
         self._raise_first()
 
     def _turn(self) -> None:
-        # Rule: the bound is of work, and not of turns. A turn is as long as the loop makes it: a long run has many, and
-        # a loop of bolts has one without an end, for the clock stands.
-        self._calls.clear()
-        idle, left = 0, self._rows_left()
-        emits = dict.fromkeys(self._loop.spouts, 0)
-        while idle < MOST_TURNS:
-            before, done = left, self._calls.total()
-            emits.update((task, spout.emits) for task, spout in self._loop.spouts.items())
+        work, left = self._work, self._rows_left()
+        work.begin()
+        while True:
             with self._noting_the_end():
                 self._loop.turn()
             if self._loop.at_rest:
                 return
-            for task, spout in self._loop.spouts.items():
-                self._note_calls(task, spout.emits - emits[task])
-            left = self._rows_left()
-            if left < before:
-                self._calls.clear()
-                idle = 0
-            elif self._calls.total() == done:
-                idle += 1
-        raise StreamletError(
-            f"The topology did not come to rest in {MOST_TURNS:,} turns in which nothing was done, at one moment of "
-            "the clock. Look for a spout or a thread that has the loop called again and again."
-        )
-
-    def _note_run(self, run: Run) -> None:
-        self._note_calls(run.target, len(run.roots))
-
-    def _note_calls(self, task: int, count: int) -> None:
-        """Count tuples of a component. Raises StreamletError where they seem to have no end."""
-        component = self._loop.plan.tasks[task - 1].component
-        self._calls[component] += count
-        if self._calls.total() > MOST_CALLS:
-            (most, of_most), *_ = self._calls.most_common(1)
-            does = "emitted by" if self._loop.plan.topology.component(most).kind == SPOUT else "given to"
-            raise StreamletError(
-                f"The topology was still busy after {MOST_CALLS:,} tuples at one moment of the clock, {of_most:,} of "
-                f"them {does} {most}. A test needs spouts that come to an end, or that emit by the clock: give a list "
-                "in place of one that always has more. Bolts that emit in a circle need a way out of it."
-            )
+            before, left = left, self._rows_left()
+            work.turned(self._loop.spouts, takes_given=left < before)
 
     def _rows_left(self) -> int:
         """Count the given rows that no spout has taken yet."""
