@@ -206,9 +206,9 @@ class RunCoordinator:
             self._clear()
         if self.failure is not None:
             raise self.ends_by or self.failure
-        for worker, beat in self.beats.items():
-            if not self.supervisor.workers[worker].stopped:  # killed, so what it held when it was last heard is left
-                self.left.update(beat.queued)
+        for worker, state in self.supervisor.workers.items():
+            if not state.stopped:  # killed, so what it held when it was last heard is left
+                self.left.update(self._held_untracked(worker))
         status = self._status("ended")
         self.observer.on_status(status)
         unclosed = tuple(f"{text}{self._hang_text(worker)}" for worker, text in self.supervisor.unclosed.items())
@@ -636,11 +636,31 @@ class RunCoordinator:
             self._selector.unregister(held[1])
             held[1].close()
 
+    def _held_untracked(self, worker: int) -> Counter[str]:
+        """Count untracked tuples at a dead worker, and under way to it.
+
+        By bolt.
+        """
+        # Rule: what was sent and not read counts, too. A worker that hangs reads nothing: most of what waits for it is
+        # in sockets, and in no queue of its own.
+        beat = self.beats.get(worker)
+        held = Counter(beat.queued if beat is not None else {})
+        for task in self.plan.tasks_on(worker):
+            sent = sum(other.sent.get(task.task_id, 0) for at, other in self.beats.items() if at != worker)
+            read = beat.received.get(task.task_id, 0) if beat is not None else 0
+            held[task.component] += max(0, sent - read)
+        return +held
+
     def _keep_counters(self, worker: int, epoch: int) -> None:
         """Keep the counters of a worker that died: a run's totals do not shrink."""
         if self.supervisor.ending is not None:
             return  # nobody takes its place: its last numbers stand, and what was open with it is not done
+        held = self._held_untracked(worker)
         beat = self.beats.pop(worker, None)
+        mine = {task.task_id for task in self.plan.tasks_on(worker)}
+        for at, other in self.beats.items():  # counted once: the next death of this worker may come before their next
+            sent = {task: count for task, count in other.sent.items() if task not in mine}
+            self.beats[at] = dataclasses.replace(other, sent=sent)
         self.places.pop(worker, None)  # its replacement may be elsewhere
         self.partitions.gone(worker)
         # The spouts of a replacement start over: what the old ones had still to send again is counted no more.
@@ -650,11 +670,9 @@ class RunCoordinator:
             name, last = self._component_of(task_id), {**snapshot, **gone, "metrics": {}}
             # One sum and no list: a worker may be replaced any number of times.
             self.ended_totals[name] = merged(self.ended_totals[name], last) if name in self.ended_totals else last
-        if beat is not None and beat.queued:
-            self.lost.update(beat.queued)
-            self._say(
-                "error", f"worker {worker} took up to {tuples_text(beat.queued)} along. {NOBODY_SENDS}", worker, epoch
-            )
+        if held:
+            self.lost.update(held)
+            self._say("error", f"worker {worker} took up to {tuples_text(held)} along. {NOBODY_SENDS}", worker, epoch)
 
     def _say(self, level: str, text: str, worker: int | None, epoch: int) -> None:
         """Show a line of the coordinator's own, about a worker or none."""

@@ -373,17 +373,18 @@ def _ticks(topology: TopologySpec, component: ComponentDef, settings: Mapping[st
             "It processes its batches at ticks, and gets none.",
             f'Give it a period in seconds: config={{"{TICK_PERIOD}": 1}}, or derive it from TicklessBatchingBolt.',
         )
-    elif conf["topology.acker.executors"] != 0:
+    else:
         yield from _late_batches(topology, component, conf, period)
 
 
 def _late_batches(topology: TopologySpec, component: ComponentDef, conf: Any, period: Any) -> Iterator[Finding]:
     # Rule: refused before the run. Each tuple that waits for its batch would be sent again, and nobody can take the
-    # first copy out of the batch.
-    spouts = [{**conf, **spout.config}[TIME_OUT] for spout in topology.components if spout.kind == SPOUT]
+    # first copy out of the batch. Nothing of a spout that is not tracked times out, so its time-out counts for nothing.
+    spouts = [{**conf, **spout.config} for spout in topology.components if spout.kind == SPOUT]
     try:
         between_s = float(period) * getattr(component.cls, "ticks_between_batches", 1)
-        longest_s = max(map(float, spouts), default=math.inf)
+        limits_s = [float(own[TIME_OUT]) for own in spouts if int(own["topology.acker.executors"]) != 0]
+        longest_s = max(limits_s, default=math.inf)
     except (TypeError, ValueError):
         return  # told where settings are read
     if between_s >= longest_s:

@@ -14,7 +14,7 @@ import math
 import random
 import time
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self, cast
@@ -26,10 +26,13 @@ from streamlet.components.bolt import Bolt
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, FailureCause, Spout
 from streamlet.model.plan import Plan
+from streamlet.model.spec import SPOUT
 from streamlet.model.stream import DEFAULT_STREAM
 from streamlet.runtime.links.links import Links
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext
+from streamlet.runtime.tasks.emitter import Run
+from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.worker.loop import DRAINING, WorkerLoop
 from streamlet.testing import waiting
 from streamlet.testing.given import GivenRow, GivenSpout, check_stream
@@ -40,8 +43,14 @@ STEP_S = 0.1
 Spouts are asked after each, so those that emit by the clock are not late.
 """
 
+MOST_CALLS = 500_000
+"""Tuples at one moment, emitted by spouts or given to bolts, before the topology is taken for endless.
+
+Given rows come to an end, however many: they begin the count again.
+"""
+
 MOST_TURNS = 2_000
-"""Turns of the loop at one moment that take no given row, before the topology is taken for endless."""
+"""Turns of the loop at one moment that do nothing, before the topology is taken for endless."""
 
 LOOK_S = 0.002
 """Seconds between two looks at what a bolt's threads have done."""
@@ -89,6 +98,57 @@ class KeptLetter(tuple[list[Any], str]):
         return self[1]
 
 
+class WorkAtOneMoment:
+    """Counts tuples while the clock stands. Raises StreamletError where they seem to have no end."""
+
+    # Rule: the bound is of work, and not of turns. A turn is as long as the loop makes it: a long run has many, and a
+    # loop of bolts has one without an end, for the clock stands.
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._tuples: Counter[str] = Counter()
+        """By component."""
+        self._emits: dict[int, int] = {}
+        self._done = self._idle = 0
+
+    def begin(self) -> None:
+        """Count from zero."""
+        self._tuples.clear()
+        self._done = self._idle = 0
+
+    def given(self, run: Run) -> None:
+        """Count tuples that a bolt is given."""
+        self._count(run.target, len(run.roots))
+
+    def turned(self, spouts: Mapping[int, SpoutTask], *, takes_given: bool) -> None:
+        """Count a turn, and what spouts emitted in it. Given rows begin the count again."""
+        for task, spout in spouts.items():
+            self._count(task, spout.emits - self._emits.get(task, 0))
+            self._emits[task] = spout.emits
+        if takes_given:
+            self.begin()
+            return
+        done = self._tuples.total()
+        self._idle += done == self._done
+        self._done = done
+        if self._idle >= MOST_TURNS:
+            raise StreamletError(
+                f"The topology did not come to rest in {MOST_TURNS:,} turns in which nothing was done, at one moment "
+                "of the clock. Look for a spout or a thread that has the loop called again and again."
+            )
+
+    def _count(self, task: int, tuples: int) -> None:
+        self._tuples[self._plan.tasks[task - 1].component] += tuples
+        if self._tuples.total() <= MOST_CALLS:
+            return
+        (most, of_most), *_ = self._tuples.most_common(1)
+        does = "emitted by" if self._plan.topology.component(most).kind == SPOUT else "given to"
+        raise StreamletError(
+            f"The topology was still busy after {MOST_CALLS:,} tuples at one moment of the clock, {of_most:,} of them "
+            f"{does} {most}. A test needs spouts that come to an end, or that emit by the clock: give a list in place "
+            "of one that always has more. Bolts that emit in a circle need a way out of it."
+        )
+
+
 class Tester:
     """The loop, the clock and the notes of both testers."""
 
@@ -117,6 +177,7 @@ class Tester:
         """Of each of ``_failed``, in its order."""
         self._given_up: dict[str, list[Any]] = defaultdict(list)
         self._dead_letters: dict[str, list[KeptLetter]] = defaultdict(list)
+        self._work = WorkAtOneMoment(plan)
         self._open = True
         self._ended = False
         """Whether an error has ended what a run would be."""
@@ -134,7 +195,7 @@ class Tester:
             overrides=overrides,
             built=self._record,
         )
-        self._loop = WorkerLoop(shared, links)
+        self._loop = WorkerLoop(shared, links, self._work.given)
         try:
             self._loop.initialize()
             self._loop.activate()
@@ -250,19 +311,15 @@ class Tester:
         self._raise_first()
 
     def _turn(self) -> None:
-        turns, left = 0, self._rows_left()
-        while turns < MOST_TURNS:
+        work, left = self._work, self._rows_left()
+        work.begin()
+        while True:
             with self._noting_the_end():
                 self._loop.turn()
             if self._loop.at_rest:
                 return
-            # Given rows come to an end, however many: a turn that takes some says nothing of an endless spout.
             before, left = left, self._rows_left()
-            turns = turns + 1 if left >= before else 0
-        raise StreamletError(
-            f"The topology was still busy after {MOST_TURNS:,} turns at one moment of the clock. A test needs spouts "
-            "that come to an end, or that emit by the clock: give a list in place of one that always has more."
-        )
+            work.turned(self._loop.spouts, takes_given=left < before)
 
     def _rows_left(self) -> int:
         """Count the given rows that no spout has taken yet."""

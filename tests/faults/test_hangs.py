@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
-from streamlet.backends.outcome import TuplesLeft
+from streamlet.backends.outcome import RunFailed, TuplesLeft
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
@@ -122,3 +122,109 @@ def test_a_bolt_that_hangs_is_named_with_its_tuple_and_stack_and_goes_on(tmp_pat
     assert (row["worker"], row["component"], row["task"]) == (1, "locked", 2)
     assert row["tuple"] == "['number 250']" and row["seconds"] >= 1
     assert not result.status.hanging and threading.active_count() == threads
+
+
+UNTRACKED = """
+import threading
+from streamlet import Bolt, Spout, Topology
+
+class Numbers(Spout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        while self.n < 2000:
+            self.n += 1
+            self.emit([self.n])
+
+class Stuck(Bolt):
+    def process(self, tup):
+        if tup.values[0] == 5:
+            threading.Event().wait()
+
+class Hanging(Topology):
+    numbers = Numbers.spec()
+    stuck = Stuck.spec(inputs=[numbers])
+"""
+
+
+class Interrupting(Watcher):
+    """Asks for the end after some statuses, as Ctrl-C does."""
+
+    def __init__(self, stop: Stop) -> None:
+        super().__init__()
+        self.stop = stop
+
+    def on_status(self, status: RunStatus) -> None:
+        super().on_status(status)
+        if len([one for one in self.statuses if one.state == "running"]) == 3:
+            self.stop.ask()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("how", ["time", "interrupted", "replaced"])
+def test_what_waited_untracked_behind_a_hang_is_numbered_and_fails_the_run(
+    how: str, workers: int, tmp_path: Path
+) -> None:
+    """Nobody sends it again: in the worker's queue, or on its way there, where the worker has read nothing of it."""
+    file = tmp_path / f"untracked_hang_{how}_{workers}.py"
+    file.write_text(UNTRACKED)
+    topology = load_topology(file)
+    settings = {"streamlet.worker.heartbeat.secs": 0.2, "streamlet.stop.timeout.secs": 1}
+    if how == "replaced":
+        settings |= {"streamlet.task.hang.secs": 1, "streamlet.task.hang.action": "replace"}
+    conf = resolve(topology.config, {**settings, "streamlet.drain.timeout.secs": 1})
+    request = RunRequest(topology, conf, file=file, workers=workers, seconds=3 if how != "interrupted" else PATIENCE_S)
+    stop, watcher = Stop(), Watcher()
+    if how == "interrupted":
+        watcher = Interrupting(stop)
+    with pytest.raises(TuplesLeft, match=r"untracked tuples") as failed:
+        ProcessesBackend().run(request, watcher, stop)
+    assert failed.value.exit_status == 1
+    lost = {row.name: row.lost for row in failed.value.result.status.components if row.lost}
+    # Where the spout starts again with the bolt, it hangs again, and more is lost.
+    assert [*lost] == ["stuck"] and lost["stuck"] >= 1900 and (how == "replaced" or lost["stuck"] <= 2000)
+    if how == "replaced":
+        assert any("worker" in text and "along" in text and "for stuck" in text for text in watcher.texts)
+    else:
+        assert f"{lost['stuck']:,} untracked tuples for stuck" in failed.value.message
+        assert "process of stuck" in failed.value.message or "at work in stuck" in failed.value.message
+
+
+SLOW_TO_CLOSE = """
+import threading
+from streamlet import Bolt, ReliableSpout, Topology
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if self.n < 500:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 500 and not self.has_unfinished()
+
+class Closes(Bolt):
+    def process(self, tup):
+        pass
+    def cleanup(self):
+        threading.Event().wait()
+
+class Hanging(Topology):
+    numbers = Numbers.spec()
+    closes = Closes.spec(inputs=[numbers])
+"""
+
+
+def test_a_worker_that_is_killed_in_cleanup_has_its_last_numbers_in_the_table(tmp_path: Path) -> None:
+    """Not those of its last heartbeat, which here was before the first tuple."""
+    file = tmp_path / "slow_to_close.py"
+    file.write_text(SLOW_TO_CLOSE)
+    topology = load_topology(file)
+    settings = {"streamlet.until.caught.up": True, "streamlet.stop.timeout.secs": 1}
+    conf = resolve(topology.config, {**settings, "streamlet.worker.heartbeat.secs": 5})
+    request = RunRequest(topology, conf, file=file, workers=2, until_caught_up=True, seconds=PATIENCE_S)
+    with pytest.raises(RunFailed, match="in cleanup of closes") as failed:
+        ProcessesBackend().run(request, Watcher(), Stop())
+    rows = {row.name: row for row in failed.value.result.status.components}
+    assert (rows["closes"].executed, rows["closes"].acked, rows["closes"].lost) == (500, 500, 0)

@@ -365,6 +365,8 @@ class Departures:
         """Workers that died and are not replaced."""
         self.undeliverable: Counter[int] = Counter()
         """Task -> untracked tuples for it that reach nobody: its worker is written off."""
+        self.sent: Counter[int] = Counter()
+        """Task -> about how many untracked tuples were sent to it."""
         self.held: frozenset[int] = frozenset()
         """Tasks whose tuples stay though their worker has a link."""
         self.unsent: Mapping[int, int] = {}
@@ -501,6 +503,11 @@ class Departures:
             self._keep(worker, out.runs)
             return False
         self._too_large(unsent)
+        for run in out.runs:
+            if count := run.untracked_count:
+                self.sent[run.target] += count
+        for run in unsent:
+            self.sent[run.target] -= run.untracked_count
         return True
 
     def _keep(self, worker: int, runs: list[Run]) -> None:

@@ -87,6 +87,13 @@ class Run(NamedTuple):
         at = slice(first, end)
         return self._replace(roots=self.roots[at], edges=self.edges[at], values=self.values[at])
 
+    @property
+    def untracked_count(self) -> int:
+        """How many of its tuples belong to no tree; 0 unless the first or the last is one."""
+        # Cheap, for it is asked of every run: a run whose ends are tracked is not searched.
+        roots = self.roots
+        return roots.count(0) if not self.multi and roots and (roots[0] == 0 or roots[-1] == 0) else 0
+
     def untracked(self) -> Run:
         """Return those of its tuples that belong to no tree."""
         if self.multi:

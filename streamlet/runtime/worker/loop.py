@@ -18,7 +18,7 @@ import logging
 import math
 import os
 import selectors
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -164,6 +164,8 @@ class WorkerLoop:
             self.wake,
             memory // 8,
         )
+        self.received: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        """Worker -> task -> about how many untracked tuples it has sent."""
         self.stopped = False
         self.at_rest = False
         """Whether the last turn has left nothing to do before a timer, a spout or another worker brings something."""
@@ -367,6 +369,13 @@ class WorkerLoop:
             counts[live.plan.component] += live.run.calls.untracked
         return {component: count for component, count in counts.items() if count}
 
+    def untracked_received(self) -> dict[int, int]:
+        """Count the untracked tuples that came from other workers, by task."""
+        counts: Counter[int] = Counter()
+        for received in self.received.values():
+            counts.update(received)
+        return dict(counts)
+
     def left_over(self, settled: bool, ticks: bool) -> dict[str, int]:
         """Read frames still under way, without processing them; count untracked tuples, by bolt.
 
@@ -544,6 +553,9 @@ class WorkerLoop:
     def _receive(self) -> None:
         for incoming in self.links.received():
             self._enqueue(incoming.runs)
+            for run in incoming.runs:
+                if count := run.untracked_count:
+                    self.received[incoming.worker][run.target] += count
             if incoming.full is not None:
                 self._full_elsewhere[incoming.worker] = incoming.full
                 (self.pause if incoming.full else self.resume)(f"worker {incoming.worker} is full")
@@ -724,6 +736,12 @@ class WorkerLoop:
         self._order_bolts()
         self.census.reset()
         return self.ledgers.fail_everything()
+
+    def forget_counts(self, worker: int) -> None:
+        """Forget how many untracked tuples a dead worker was sent, and sent."""
+        for task in self.plan.tasks_on(worker):
+            self.departures.sent.pop(task.task_id, None)
+        self.received.pop(worker, None)
 
     def write_off(self, workers: Iterable[int]) -> None:
         """Wait no longer for workers that have died: the run ends, and nobody is replaced."""

@@ -294,6 +294,9 @@ class Beat:
     """Estimated seconds to work off the queues of this worker."""
     call_s: Annotated[float, _is(float)] = 0.0
     """Estimated seconds of a call of its slowest bolt."""
+    sent: Annotated[Mapping[int, int], _dict_of(_natural, _natural)] = field(default_factory=dict)
+    received: Annotated[Mapping[int, int], _dict_of(_natural, _natural)] = field(default_factory=dict)
+    """Task -> untracked tuples that this worker has sent to it, or read for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,8 +238,18 @@ class QueueCensus:
         counts: Counter[int] = Counter()
         for work in self._queued():
             counts[work.run.target] += work.left
+        # Rule: with what other threads have handed over. It is taken over while the run ends, and a bolt may need as
+        # long for it as for all that is queued.
+        shares: dict[int, float] = {}
+        for live in self._tasks.values():
+            if live.run.calls.rows:
+                readers = Counter(self._name(box.target) for box in live.boxes)
+                for box in live.boxes:
+                    share = live.run.calls.rows / readers[self._name(box.target)]
+                    shares[box.target] = shares.get(box.target, 0.0) + share
         paces = {task: self._pace(task) for task, live in self._tasks.items() if isinstance(live.run, BoltTask)}
         wait_s = sum(count * paces[task] for task, count in counts.items())
+        wait_s += sum(share * paces.get(task, 0.0) for task, share in shares.items())
         return float(wait_s), float(max(paces.values(), default=0.0))
 
     def _held(self, bounds: Mapping[int, int], floors: Mapping[int, int]) -> list[tuple[int, int, float]]:

@@ -115,6 +115,8 @@ class Worker:
         )
         self.numbers = messages.Beat({}, [], 0, 0)
         """Written by the loop, sent by the control thread; replaced as a whole."""
+        self._beaten = self.numbers
+        """The numbers of the latest heartbeat."""
         self.reported: messages.State | None = None
         self.clean = self.settled = self.initialized = self._failure_reported = False
         self.server: LinkServer | None = None
@@ -307,6 +309,8 @@ class Worker:
             queued=loop.untracked_waiting(),
             wait_s=wait_s,
             call_s=call_s,
+            sent=dict(loop.departures.sent),
+            received=loop.untracked_received(),
         )
 
     def _report_failed(self, error: Exception, status: int, *, drains: bool = False) -> None:
@@ -332,16 +336,20 @@ class Worker:
     def _close(self) -> int:
         left = self.loop.left_over(self.settled, ticks=self.clean)
         self._report_failure()  # of a last tick, or of a spout at the last acks
+        self._report_numbers()  # a `cleanup` that hangs must not keep them from the user, nor what is left
         raised = self.loop.close(self.clean)
-        try:
-            self._note_numbers()  # after the spouts' last commit: the last numbers count it
-            self._beat()
-        except Exception:
-            logger.debug("worker %d: the last numbers were not reported", self.index, exc_info=True)
+        self._report_numbers()  # after the spouts' last commit: the last numbers count it
         self.complaints.flush()
         traces = ["".join(traceback.format_exception(error.__cause__ or error)) for error in raised]
         self.channel.try_send(messages.Stopped([str(error) for error in raised], left, traces))
         return 1 if raised else 0
+
+    def _report_numbers(self) -> None:
+        try:
+            self._note_numbers()
+            self._beat()
+        except Exception:
+            logger.debug("worker %d: the last numbers were not reported", self.index, exc_info=True)
 
     def _release(self) -> None:
         self.over.set()
@@ -483,7 +491,9 @@ class Worker:
         self.loop.ledgers.apply_crashes([*lost.roots], lost.how, at_fault)
         self._recover(f"worker {lost.worker}", lost.worker)
         if DRAINING in self.loop.paused:
-            self._write_off([lost.worker])
+            self._write_off([lost.worker])  # what was sent to it stays counted: nobody takes its place
+        else:
+            self.loop.forget_counts(lost.worker)
 
     def _drain(self, gone: Sequence[int]) -> None:
         """Let nothing new begin: the run is ending. From now on the state says what went over the links, too."""
@@ -518,7 +528,21 @@ class Worker:
     def _beat(self) -> None:
         built = [] if self.initialized else list(self.loop.tasks.values())
         component = built[-1].plan.component if built else ""
-        self.channel.send(dataclasses.replace(self.numbers, initializing=component, hanging=self._hanging()))
+        hanging = self._hanging()
+        self.channel.send(dataclasses.replace(self._present_numbers(), initializing=component, hanging=hanging))
+
+    def _present_numbers(self) -> messages.Beat:
+        """Return the loop's numbers; of one that is late the queues as they are."""
+        numbers, late = self.numbers, self.numbers is self._beaten
+        self._beaten = numbers
+        if not (late and self.initialized):
+            return numbers
+        # Rule: a loop that hangs in a call cannot count what waits behind it, and nobody sends the untracked ones
+        # again. Counted from here: nothing moves there meanwhile. If something does, the loop counts itself soon.
+        with contextlib.suppress(RuntimeError):  # changed during iteration
+            queued, received = self.loop.untracked_waiting(), self.loop.untracked_received()
+            return dataclasses.replace(numbers, queued=queued, received=received)
+        return numbers
 
     def _hanging(self) -> list[dict[str, Any]]:
         """Return the loop's call that takes too long, and name it once."""
@@ -554,6 +578,8 @@ class Worker:
             # and write there itself; and what a spout calls its message is for its own thread to ask.
             roots = roots_at_work([root for root, _ in tup.anchors] if tup.anchors else [tup.root])
             unfit = dataclasses.replace(unfit, task=hang.look.task, roots=roots, values=hang.look.held_text)
+        # First, with what waits behind that call: the coordinator counts it as lost.
+        self.channel.try_send(self._present_numbers())
         self.channel.try_send(unfit)
 
     def _task_name(self, task_id: int) -> str:

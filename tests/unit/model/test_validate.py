@@ -619,6 +619,31 @@ def test_the_time_out_that_counts_for_a_batch_is_the_longest_of_the_spouts() -> 
     assert not validate(topology(slow=slow, quick=quick, sums=sums))
 
 
+@pytest.mark.parametrize(
+    ("acker", "run", "said"),
+    [(0, {}, "a tuple times out after 5 s"), (1, {}, ""), (None, {}, ""), (1, {"topology.acker.executors": 0}, "")],
+)
+def test_only_a_spout_that_is_tracked_has_a_time_out_that_counts_for_a_batch(
+    acker: int | None, run: dict[str, Any], said: str
+) -> None:
+    """Nothing of the others times out: theirs neither hides a wrong period nor makes one."""
+    own = {} if acker is None else {"topology.acker.executors": acker}
+    slow = Lines.spec(config={"topology.message.timeout.secs": 60, **own})
+    quick = Lines.spec(config={"topology.message.timeout.secs": 5})
+    sums = Sums.spec(inputs=[slow, quick], config={"topology.tick.tuple.freq.secs": 30})
+    found = validate(topology(slow=slow, quick=quick, sums=sums), settings=run)
+    assert [said in problem.message for problem in found] == ([True] if said else [])
+
+
+def test_batches_of_spouts_that_are_not_tracked_may_come_as_late_as_they_like() -> None:
+    lines = Lines.spec(config={"topology.acker.executors": 0})
+    sums = Sums.spec(inputs=[lines], config={"topology.tick.tuple.freq.secs": 300})
+    assert not validate(topology(lines=lines, sums=sums))
+    tracked = Lines.spec(config={"topology.acker.executors": 1})
+    sums = Sums.spec(inputs=[tracked], config={"topology.tick.tuple.freq.secs": 300})
+    only(validate(topology(tracked=tracked, sums=sums), settings={"topology.acker.executors": 0}))
+
+
 def test_a_run_that_would_set_a_components_own_setting_is_told_where_that_stands() -> None:
     lines = Lines.spec()
     sums = Sums.spec(inputs=[lines], config={"topology.tick.tuple.freq.secs": 6})

@@ -11,6 +11,7 @@ from streamlet import (
     BadInput,
     BatchingBolt,
     Bolt,
+    Grouping,
     Spout,
     StreamletError,
     Topology,
@@ -293,12 +294,79 @@ class Endless(Spout):
         self.emit([1])
 
 
-def test_a_spout_without_an_end_is_told() -> None:
+def test_a_spout_without_an_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tester, "MOST_CALLS", 20_000)
+
     class Never(Topology):
         endless = Endless.spec()
 
-    with TopologyTester(Never) as never, pytest.raises(StreamletError, match="still busy after 2,000 turns"):
+    with TopologyTester(Never) as never, pytest.raises(StreamletError, match=r"busy after 20,000 .* by endless"):
         never.run()
+
+
+class Long(Spout):
+    """Ends, after more turns than may pass with nothing done."""
+
+    outputs = ["n"]
+    left = 30_000
+
+    def next_tuple(self) -> None:
+        if self.left:
+            self.left -= 1
+            self.emit([self.left])
+
+
+def test_a_long_run_that_comes_to_an_end_is_none_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tester, "MOST_TURNS", 5)
+
+    class Ends(Topology):
+        long = Long.spec()
+
+    with TopologyTester(Ends) as ends:
+        ends.run()
+        assert len(ends.emitted("long")) == 30_000
+
+
+class Round(Bolt):
+    outputs = ["n"]
+
+    def process(self, tup: Tuple) -> None:
+        self.emit(tup.values)
+
+
+def test_a_loop_of_bolts_without_a_way_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one turn: its bolts have always more to do, and the clock stands."""
+    monkeypatch.setattr(tester, "MOST_CALLS", 5_000)
+
+    class Turning(Topology):
+        once = OnDemand.spec()
+        there = Round.spec(inputs={"once": Grouping.SHUFFLE, "back": Grouping.SHUFFLE})
+        back = Round.spec(inputs=[there])
+
+    with (
+        TopologyTester(Turning, {"once": [7]}) as turning,
+        pytest.raises(StreamletError, match=r"busy after 5,000 .*(there|back).* way out"),
+    ):
+        turning.run()
+
+
+def test_a_loop_that_never_rests_though_nothing_is_done_is_told() -> None:
+    class Calls(Bolt):
+        def process(self, tup: Tuple) -> None: ...
+
+    with BoltTester(Calls) as calls:
+        loop = calls._loop
+        turn = loop.turn
+
+        def busy(sleep_s: float = 0.0) -> float:
+            turn(sleep_s)
+            loop.at_rest = len(calls.acked) > 1
+            return 0.0
+
+        loop.turn = busy  # type: ignore[method-assign]
+        with pytest.raises(StreamletError, match=r"2,000 turns in which nothing was done"):
+            calls.give(1)
+        loop.turn = turn  # type: ignore[method-assign]
 
 
 def test_a_list_may_be_of_any_length(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -665,6 +665,15 @@ def test_of_what_threads_had_emitted_only_untracked_tuples_count_as_left() -> No
         assert sum(one.loop.untracked_waiting().values()) == 2
 
 
+def test_what_threads_have_handed_over_is_work_that_a_drain_needs_time_for() -> None:
+    """Else the user reads of four seconds, and a drain after Ctrl-C, whose time is told, is cut short."""
+    with rig(0, workers=1) as one:
+        one.loop.tasks[BOLT].run.stats.ran(100, 1.0)
+        assert one.loop.census.work_left()[0] == 0.0
+        from_another_thread(lambda: [one.spout.emit([n]) for n in range(50)])
+        assert one.loop.census.work_left()[0] == pytest.approx(0.5)
+
+
 def test_open_trees_are_finished_after_an_error_while_some_are_done_or_brokers_answer() -> None:
     """A slow bolt beside the one that ended the run makes progress at each turn, however long one takes."""
     with rig(0, workers=1) as one:

@@ -25,6 +25,8 @@ GOOD: list[dict[str, Any]] = [
         "hanging": [{"task": 1, "call": "process", "seconds": 31.0, "tuple": "['a']"}],
         "wait_s": 7.5,
         "call_s": 0.03,
+        "sent": {2: 9},
+        "received": {1: 7},
     },
     {
         "t": "state",
