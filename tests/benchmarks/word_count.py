@@ -30,6 +30,15 @@ HERE = Path(__file__).parent
 TOPIC = "lines"
 BY_BATCH = "topology_word_count_by_batch.py"
 STORM = "Storm 2.8.2, Java, one JVM"
+PLAIN_PYTHON = """
+import time
+ends, rounds, counts = time.perf_counter() + 1.0, 0, {}
+while time.perf_counter() < ends:
+    for word in ("the", "quick", "brown", "fox"):
+        counts[word] = counts.get(word, 0) + len([word, rounds])
+    rounds += 1
+print(rounds)
+"""
 
 
 def generate(lines: int) -> Iterator[str]:
@@ -38,6 +47,17 @@ def generate(lines: int) -> Iterator[str]:
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(3, 9))) for _ in range(5000)]
     for _ in range(lines):
         yield " ".join(rng.choices(words, k=6))
+
+
+def two_processes(rounds: int) -> float:
+    """What two processes of plain Python do at once, as a multiple of one alone: no second worker gives more here."""
+
+    def done(processes: int) -> int:
+        command = [sys.executable, "-c", PLAIN_PYTHON]
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
+        return sum(int(each.communicate()[0]) for each in running)
+
+    return statistics.median(done(2) / done(1) for _ in range(rounds))
 
 
 class Rig:
@@ -140,7 +160,9 @@ def main() -> None:
                 rates[name].append(run())
                 print(f"  {name}: {rates[name][-1]:,.0f} lines/s", file=sys.stderr, flush=True)
         start_s = statistics.median(rig.start_to_first_tuple() for _ in range(options.rounds))
+        scale = two_processes(options.rounds)
     report(systems, rates, start_s)
+    print(f"plain Python, 2 processes : 1      {scale:.2f} x, beside the idle broker")
 
 
 def report(systems: dict[str, tuple[int, Callable[[], float]]], rates: dict[str, list[float]], start_s: float) -> None:
