@@ -25,6 +25,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from streamlet.backends import SparkBackend
+from streamlet.base.environment import environment
 from streamlet.devcluster import DevCluster
 from tests.benchmarks.live import Load, report
 from tests.benchmarks.live import Rig as LiveRig
@@ -32,6 +33,7 @@ from tests.benchmarks.spark_source import stop
 from tests.benchmarks.topology_word_count import WordCount
 from tests.benchmarks.word_count import TOPIC, Rig, generate
 from tests.spark_connector import connector
+from tests.spark_home import linked_home
 
 HERE = Path(__file__).parent
 SLOTS = (1, 2)
@@ -74,10 +76,11 @@ def live(cluster: DevCluster, rates: list[int], seconds: float) -> None:
         "Spark executors": lambda *run: rig.streamlet(*run, *on_spark(1)),
         "Structured Str.": lambda *run: rig.rival(*run, *query),
     }
-    for rate in rates:
-        load = Load(rate, 5.0, seconds)
-        for name, start in systems.items():
-            report(name, load, [rig.measure(start, load, SPARK_LEAD_S, SPARK_WARM_UP_S)])
+    with tempfile.TemporaryDirectory() as folder, environment({"SPARK_HOME": str(linked_home(Path(folder)))}):
+        for rate in rates:
+            load = Load(rate, 5.0, seconds)
+            for name, start in systems.items():
+                report(name, load, [rig.measure(start, load, SPARK_LEAD_S, SPARK_WARM_UP_S)])
 
 
 def start(cluster: DevCluster, rounds: int) -> None:
