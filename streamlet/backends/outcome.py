@@ -164,8 +164,16 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
         remedy = _more_time_or(
             "have the spout emit with tup_id, so that an open tree is read again by the next run.", result
         )
+        unknown = "".join(f" {text}" for text in result.left_unknown)
         raise TuplesLeft(
-            f"{_drain_text(result)} {tuples_text(result.left)}{_lost_before(result)}. {NOBODY_SENDS} {remedy}", result
+            f"{_drain_text(result)} {tuples_text(result.left)}{_lost_before(result)}. {NOBODY_SENDS}{unknown} {remedy}",
+            result,
+        )
+    if result.left_unknown:
+        raise TuplesLeft(
+            f"{' '.join(result.left_unknown)} Those of them that are not tracked nobody sends again. Look at what that "
+            "call does, and have the spout emit with tup_id, so that the next run reads again what was open.",
+            result,
         )
     lost = [row for row in result.status.components if row.lost and not _answers_for_failures(row, topology)]
     if lost:

@@ -39,13 +39,14 @@ from streamlet.backends.run_certificate import certificate_of
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import EXIT_FAILED, BadInput, StreamletError
 from streamlet.base.log_line import RUN, LogLine
+from streamlet.components.spout import Spout
 from streamlet.model.paused import PausedPart
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
 from streamlet.runtime.supervision import instructions
 from streamlet.runtime.supervision.blame import CAREFUL_S
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
-from streamlet.runtime.tasks.in_hand import holding, with_tuple, writer_of
+from streamlet.runtime.tasks.in_hand import CALLS, holding, with_tuple, writer_of
 from streamlet.runtime.tasks.task_stats import GAUGES, component_rows, merged
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
@@ -69,6 +70,9 @@ CLOSE_S = 5.0
 
 STALL_S = 0.5
 """Seconds between two looks at the clock beyond which the coordinator stood still: more do not count for anybody."""
+
+GAP_S = 1.0
+"""Seconds, beside two heartbeats, after which a worker that dies had said nothing for long."""
 
 DEATH_S = 0.5
 """Seconds after a link broke until the death of one of its workers must be known."""
@@ -148,6 +152,8 @@ class RunCoordinator:
         """Bolt -> untracked tuples for it that the drain left."""
         self.lost: Counter[str] = Counter()
         """Bolt -> untracked tuples that waited for it in workers that died."""
+        self._without_numbers: dict[int, str] = {}
+        """Worker that died -> why nobody knows how many untracked tuples it held."""
         self.failure: RunFailed | None = None
         """An error that ends the run at once."""
         self.ends_by: RunFailed | None = None
@@ -214,7 +220,10 @@ class RunCoordinator:
         unclosed = tuple(f"{text}{self._hang_text(worker)}" for worker, text in self.supervisor.unclosed.items())
         reason = self.supervisor.ending or "interrupted"
         cut_s = self.supervisor.cut_short_s
-        result = RunResult(reason, status, self.supervisor.drained, unclosed, dict(self.left), drain_cut_s=cut_s)
+        unknown = tuple(self._without_numbers.values())
+        result = RunResult(
+            reason, status, self.supervisor.drained, unclosed, dict(self.left), left_unknown=unknown, drain_cut_s=cut_s
+        )
         if self.ends_by is not None:
             raise drained_failure(self.ends_by, result, self.complaints, self._close_errors)
         try:
@@ -651,11 +660,47 @@ class RunCoordinator:
             held[task.component] += max(0, sent - read)
         return +held
 
+    def _note_without_numbers(self, worker: int) -> None:
+        """Note a worker that dies at work without a number of tuples."""
+        # Rule: of a worker that holds the interpreter's lock nobody counts what waits in it. That is told, and fails
+        # the run, where a spout may emit what nobody sends again: by its class, for only its tuples could say.
+        state = self.supervisor.workers[worker]
+        held, beat = state.holding, self.beats.get(worker)
+        silent_s = self.awake.monotonic() - state.heard_s
+        late = silent_s > 2 * self.supervisor.limits.heartbeat_s + GAP_S
+        if (
+            held is None or held.call != CALLS[0] or not 0 < held.task <= len(self.plan.tasks)
+        ):  # a page may hold anything
+            return
+        if not self._may_be_untracked():
+            return
+        if late or beat is None or not beat.tasks:
+            said = f"had said nothing for {silent_s:.0f} s" if late else "had told no numbers yet"
+            self._without_numbers[worker] = (
+                f"How many tuples waited in worker {worker} when it was killed is not known: it was at work in "
+                f"{self._component_of(held.task)} (task {held.task}), and {said}."
+            )
+            if self.supervisor.ending is None:
+                self._say("error", self._without_numbers[worker], worker, state.epoch)
+
+    def _may_be_untracked(self) -> bool:
+        """Tell whether a spout may emit tuples that nobody sends again."""
+        for spout in (one for one in self.plan.topology.components if one.kind == SPOUT):
+            conf, cls = {**self.request.conf, **spout.config}, spout.cls
+            replays = issubclass(cls, Spout) and (cls.fail is not Spout.fail or cls.fail_many is not Spout.fail_many)
+            if int(conf["topology.acker.executors"]) == 0 or not (
+                replays or getattr(cls, "answers_for_failures", False)
+            ):
+                return True
+        return False
+
     def _keep_counters(self, worker: int, epoch: int) -> None:
         """Keep the counters of a worker that died: a run's totals do not shrink."""
+        held = self._held_untracked(worker)
+        if not held:
+            self._note_without_numbers(worker)
         if self.supervisor.ending is not None:
             return  # nobody takes its place: its last numbers stand, and what was open with it is not done
-        held = self._held_untracked(worker)
         beat = self.beats.pop(worker, None)
         mine = {task.task_id for task in self.plan.tasks_on(worker)}
         for at, other in self.beats.items():  # counted once: the next death of this worker may come before their next

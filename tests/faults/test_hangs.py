@@ -228,3 +228,32 @@ def test_a_worker_that_is_killed_in_cleanup_has_its_last_numbers_in_the_table(tm
         ProcessesBackend().run(request, Watcher(), Stop())
     rows = {row.name: row for row in failed.value.result.status.components}
     assert (rows["closes"].executed, rows["closes"].acked, rows["closes"].lost) == (500, 500, 0)
+
+
+HOLDS = UNTRACKED.replace("threading.Event().wait()", 're.match(r"(a+)+$", "a" * 60 + "b")').replace(
+    "import threading", "import re\nfrom streamlet import ReliableSpout"
+)
+"""The same in code that holds the interpreter: its worker has no thread that could count."""
+
+
+@pytest.mark.parametrize("spout", ["Spout", "ReliableSpout"])
+def test_what_a_worker_without_a_word_held_untracked_is_told_though_no_number_is_known(
+    spout: str, tmp_path: Path
+) -> None:
+    """After Ctrl-C, too. A spout that replays emits nothing untracked, and there the next run sends it again."""
+    file = tmp_path / f"without_a_word_{spout.lower()}.py"
+    text = HOLDS if spout == "Spout" else HOLDS.replace("[self.n])", "[self.n], self.n)")
+    file.write_text(text.replace("Numbers(Spout)", f"Numbers({spout})"))
+    topology = load_topology(file)
+    settings = {"streamlet.worker.heartbeat.secs": 0.2, "streamlet.stop.timeout.secs": 1}
+    conf = resolve(topology.config, {**settings, "streamlet.drain.timeout.secs": 1})
+    request = RunRequest(topology, conf, file=file, workers=1, seconds=PATIENCE_S)
+    stop = Stop()
+    threading.Timer(3.0, stop.ask).start()
+    if spout == "ReliableSpout":
+        result = ProcessesBackend().run(request, Watcher(), stop)
+        assert result.reason == "interrupted" and result.unclosed
+        return
+    with pytest.raises(TuplesLeft, match=r"is not known: it was at work in stuck") as failed:
+        ProcessesBackend().run(request, Watcher(), stop)
+    assert failed.value.exit_status == 1 and not failed.value.result.drained
