@@ -159,6 +159,8 @@ class Stop:
         # No lock: a signal handler may interrupt code that holds it on the same thread, and the program would hang.
         self.asked = False
         """Whether somebody asked; read by backends."""
+        self.killed = False
+        """Whether somebody wants it ended at once."""
         self.drain_s: float | None = None
         """Seconds that a drain may take which is asked for now; written by backends. None: nothing bounds it."""
         # Acts that kill at once, in the order in which they were registered.
@@ -177,7 +179,7 @@ class Stop:
 
     def kill(self) -> None:
         """End every process of the run without draining. The next run replays whatever was not committed."""
-        self.asked = True
+        self.asked = self.killed = True
         for act in self._kills:
             with contextlib.suppress(OSError):  # one that is gone already must not keep the others alive
                 act()

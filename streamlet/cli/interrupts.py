@@ -85,6 +85,13 @@ class Interrupts:
         if self.exit_status is not None:
             time.sleep(max(0.0, self._first_s + SAME_S - time.monotonic()))
 
+    def give_way(self) -> None:
+        """Wait for the end of the process after a second signal."""
+        # Rule: who kills says the last line and chooses the status. The run ends of the kill as well, and would be
+        # first now and then, with the status and the words of a failed one.
+        while self._stop.killed:
+            time.sleep(SAME_S)
+
     def came(self, number: int) -> None:
         """Drain, or kill if it is not the first. On the thread of ``signals_to``."""
         if self.exit_status is None:
@@ -99,7 +106,9 @@ class Interrupts:
         # manager sends SIGHUP after SIGTERM, and a terminal that goes sends it twice.
         if number == signal.SIGHUP or time.monotonic() - self._first_s < SAME_S:
             return
-        # Kill the processes first: printing may hang on a terminal that nobody reads.
-        self._stop.kill()
-        # No clean-up, no flush: a second Ctrl-C must not wait for anything that hangs.
-        leave(128 + number, lambda: self._killed(128 + number))
+        try:
+            # Kill the processes first: printing may hang on a terminal that nobody reads.
+            self._stop.kill()
+        finally:
+            # No clean-up, no flush: a second Ctrl-C must not wait for anything that hangs.
+            leave(128 + number, lambda: self._killed(128 + number))

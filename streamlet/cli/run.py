@@ -169,7 +169,7 @@ def run(
         made = make_backend(backend, debug)
         stop = Stop()
         lasting = LastingView(choose_view(as_json), stop.ask)
-        shown = ViewThread(lasting, hurried=lambda: stop.asked)
+        shown = ViewThread(lasting, hurried=lambda: stop.asked, killed=lambda: stop.killed)
         view: View = shown if metrics_file is None else MetricsFile(metrics_file, shown)
         keepers = _keepers(request, section, config)
         if keepers:
@@ -262,12 +262,14 @@ def _watched(
         try:
             view.start(request, backend.name)
             result = backend.run(request, view, stop)
+            interrupts.give_way()
             status = _exit_status(result.reason, interrupts, request.until_caught_up)
             view.finish(result, status)
             # After the run, which was asked to drain when the output broke.
             if lasting.lost is not None:
                 raise lasting.lost
         except Exception as error:
+            interrupts.give_way()
             said, status = explain(error)
             view.failed(error, status)
             _close(view, shown, status, f"Error: {said}\n")

@@ -26,12 +26,16 @@ class ViewThread:
 
     Methods return at once, but for the first and the last lines. ``hurried`` tells whether somebody wants the end:
     before that, the last lines wait for their reader as long as he takes. ``stuck`` is true once they were given
-    up; the process should then leave without touching its streams.
+    up; the process should then leave without touching its streams. ``killed`` tells whether the run is killed: nothing
+    is shown then but the last line.
     """
 
-    def __init__(self, view: LastingView, hurried: Callable[[], bool]) -> None:
+    def __init__(
+        self, view: LastingView, hurried: Callable[[], bool], killed: Callable[[], bool] = lambda: False
+    ) -> None:
         self._view = view
         self._hurried = hurried
+        self._killed = killed
         self._calls = HandOver("view", self._tell_left_out, view.broke)
         self.stuck = False
 
@@ -52,19 +56,19 @@ class ViewThread:
 
     def on_status(self, status: RunStatus) -> None:
         """Show a status, unless a newer one comes before its turn."""
-        self._calls.give(lambda: self._view.on_status(status), replaces="status")
+        self._give(lambda: self._view.on_status(status), replaces="status")
 
     def on_event(self, line: LogLine) -> None:
         """Show a line, or count it."""
-        self._calls.give(lambda: self._view.on_event(line), line_bytes=line.size)
+        self._give(lambda: self._view.on_event(line), line_bytes=line.size)
 
     def log(self, line: LogLine) -> None:
         """Show a log line, or count it. Any thread."""
-        self._calls.give(lambda: self._view.log(line), line_bytes=line.size)
+        self._give(lambda: self._view.log(line), line_bytes=line.size)
 
     def notice(self, text: str) -> None:
         """Show a line soon. Any thread."""
-        self._calls.give(lambda: self._view.notice(text))
+        self._give(lambda: self._view.notice(text))
 
     def killed(self, exit_status: int) -> None:
         """Show the last line of a run that is killed. On the thread of signals."""
@@ -72,18 +76,22 @@ class ViewThread:
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         """Show the result, once everything before it is shown."""
-        self._calls.give(lambda: self._view.finish(result, exit_status))
+        self._give(lambda: self._view.finish(result, exit_status))
         self._wait()
 
     def failed(self, error: BaseException, exit_status: int) -> None:
         """Show that the run failed, once everything before it is shown."""
-        self._calls.give(lambda: self._view.failed(error, exit_status))
+        self._give(lambda: self._view.failed(error, exit_status))
         self._wait()
 
     def close(self) -> None:
         """Let the view close."""
-        self._calls.give(self._view.close)
+        self._give(self._view.close)
         self._wait()
+
+    def _give(self, show: Callable[[], None], replaces: str | None = None, line_bytes: int = 0) -> None:
+        # Asked when its turn comes: the deaths of the workers that a kill ends would stand behind its last line.
+        self._calls.give(lambda: None if self._killed() else show(), replaces, line_bytes)
 
     def _wait(self) -> None:
         if not self.stuck:

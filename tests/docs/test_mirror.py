@@ -49,7 +49,6 @@ HELD_BY = {
     "scripted/bolts/dataframe/test_sink.py": ["bolts/dataframe/row_batches"],
     "faults/test_signals.py": ["base/termination_signals"],
     "scripted/cli/test_early_interrupt.py": ["base/early_interrupt"],
-    "scripted/cli/test_consume.py": ["cli/interrupts"],
     "scripted/spouts/dataframe/test_spout.py": ["spouts/dataframe/part_folder", "spouts/dataframe/part_reader"],
     "scripted/kafka/consumer/test_group_thread.py": ["kafka/consumer/classic_group"],
     "scripted/cli/test_dev.py": ["devcluster/machine", "devcluster/resident"],

@@ -63,6 +63,22 @@ def test_the_end_waits_for_its_reader_until_somebody_wants_it(monkeypatch: pytes
     view.may.set()
 
 
+def test_of_a_run_that_is_killed_nothing_is_shown_but_the_last_line() -> None:
+    """What the kill does to workers is reported, too, and comes late."""
+    view, killed = Standing(), threading.Event()
+    view.may.set()
+    lasting = LastingView(view, lambda: None)  # type: ignore[arg-type]
+    shown = ViewThread(lasting, lambda: True, killed.is_set)
+    shown.notice("draining")
+    shown.finish(RESULT)
+    killed.set()
+    shown.killed(130)
+    shown.log(LogLine("warning", "worker 0 ended by signal 9", 0.0))
+    shown.on_status(RunStatus("recovering", 1.0))
+    shown.failed(ValueError(), 1)
+    assert view.shown == ["notice", "finish", "killed"]
+
+
 def test_a_view_that_breaks_makes_the_run_drain_and_its_error_is_kept() -> None:
     """What breaks at the first line is raised there: nothing runs yet."""
 
