@@ -39,7 +39,6 @@ from streamlet.backends.run_certificate import certificate_of
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import EXIT_FAILED, BadInput, StreamletError
 from streamlet.base.log_line import RUN, LogLine
-from streamlet.components.spout import Spout
 from streamlet.model.paused import PausedPart
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
@@ -663,16 +662,14 @@ class RunCoordinator:
     def _note_without_numbers(self, worker: int) -> None:
         """Note a worker that dies at work without a number of tuples."""
         # Rule: of a worker that holds the interpreter's lock nobody counts what waits in it. That is told, and fails
-        # the run, where a spout may emit what nobody sends again: by its class, for only its tuples could say.
+        # the run, where the tuples that it was at work on belong to no tree: nobody sends them, or those behind, again.
         state = self.supervisor.workers[worker]
         held, beat = state.holding, self.beats.get(worker)
         silent_s = self.awake.monotonic() - state.heard_s
         late = silent_s > 2 * self.supervisor.limits.heartbeat_s + GAP_S
-        if (
-            held is None or held.call != CALLS[0] or not 0 < held.task <= len(self.plan.tasks)
-        ):  # a page may hold anything
+        if held is None or held.call != CALLS[0] or not held.untracked:
             return
-        if not self._may_be_untracked():
+        if not 0 < held.task <= len(self.plan.tasks):  # a page may hold anything
             return
         if late or beat is None or not beat.tasks:
             said = f"had said nothing for {silent_s:.0f} s" if late else "had told no numbers yet"
@@ -682,17 +679,6 @@ class RunCoordinator:
             )
             if self.supervisor.ending is None:
                 self._say("error", self._without_numbers[worker], worker, state.epoch)
-
-    def _may_be_untracked(self) -> bool:
-        """Tell whether a spout may emit tuples that nobody sends again."""
-        for spout in (one for one in self.plan.topology.components if one.kind == SPOUT):
-            conf, cls = {**self.request.conf, **spout.config}, spout.cls
-            replays = issubclass(cls, Spout) and (cls.fail is not Spout.fail or cls.fail_many is not Spout.fail_many)
-            if int(conf["topology.acker.executors"]) == 0 or not (
-                replays or getattr(cls, "answers_for_failures", False)
-            ):
-                return True
-        return False
 
     def _keep_counters(self, worker: int, epoch: int) -> None:
         """Keep the counters of a worker that died: a run's totals do not shrink."""

@@ -241,7 +241,8 @@ SETTINGS: dict[str, Setting] = {
             "streamlet.worker.restarts.max",
             _at_least(int, 0),
             20,
-            "restarts of one worker, or losses of one link, in 5 min; or its starts in a row that come to nothing",
+            "restarts of one worker, or losses of one link, in 5 min; or its starts in a row that come to nothing "
+            "(before the first tuple five, where each ends in a component's own start)",
         ),
         Setting(
             "streamlet.spark.slots.timeout.secs",

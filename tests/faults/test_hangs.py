@@ -231,26 +231,25 @@ def test_a_worker_that_is_killed_in_cleanup_has_its_last_numbers_in_the_table(tm
 
 
 HOLDS = UNTRACKED.replace("threading.Event().wait()", 're.match(r"(a+)+$", "a" * 60 + "b")').replace(
-    "import threading", "import re\nfrom streamlet import ReliableSpout"
+    "import threading", "import re"
 )
 """The same in code that holds the interpreter: its worker has no thread that could count."""
 
 
-@pytest.mark.parametrize("spout", ["Spout", "ReliableSpout"])
+@pytest.mark.parametrize("tracked", [False, True])
 def test_what_a_worker_without_a_word_held_untracked_is_told_though_no_number_is_known(
-    spout: str, tmp_path: Path
+    tracked: bool, tmp_path: Path
 ) -> None:
-    """After Ctrl-C, too. A spout that replays emits nothing untracked, and there the next run sends it again."""
-    file = tmp_path / f"without_a_word_{spout.lower()}.py"
-    text = HOLDS if spout == "Spout" else HOLDS.replace("[self.n])", "[self.n], self.n)")
-    file.write_text(text.replace("Numbers(Spout)", f"Numbers({spout})"))
+    """After Ctrl-C, too. Of what is tracked the spout hears, and nothing is told: whatever its class does then."""
+    file = tmp_path / f"without_a_word_{'tracked' if tracked else 'untracked'}.py"
+    file.write_text(HOLDS.replace("[self.n])", "[self.n], self.n)") if tracked else HOLDS)
     topology = load_topology(file)
     settings = {"streamlet.worker.heartbeat.secs": 0.2, "streamlet.stop.timeout.secs": 1}
     conf = resolve(topology.config, {**settings, "streamlet.drain.timeout.secs": 1})
     request = RunRequest(topology, conf, file=file, workers=1, seconds=PATIENCE_S)
     stop = Stop()
     threading.Timer(3.0, stop.ask).start()
-    if spout == "ReliableSpout":
+    if tracked:
         result = ProcessesBackend().run(request, Watcher(), stop)
         assert result.reason == "interrupted" and result.unclosed
         return

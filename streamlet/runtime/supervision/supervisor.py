@@ -36,7 +36,7 @@ from streamlet.runtime.supervision.blame import CAREFUL_S, Blame
 from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill, Replaced, Start, TellUser
 from streamlet.runtime.supervision.link_watch import LinkWatch
 from streamlet.runtime.supervision.worker_states import WaitNotice, WorkerRecord, WorkerState
-from streamlet.runtime.tasks.in_hand import Holding
+from streamlet.runtime.tasks.in_hand import STARTING, Holding
 from streamlet.runtime.worker.messages import Book, Close, Cut, Lost, Pause, Quiet, TickNow, Whole
 
 RESTART_REMEDY = "look at what its components do just before, or raise streamlet.worker.restarts.max."
@@ -46,6 +46,9 @@ START_REMEDY = (
     "done there and in what it imports (on Spark, at what its cluster manager says of cores), or give it more time: "
     "streamlet.worker.start.timeout.secs."
 )
+
+FRUITLESS_STARTS = 5
+"""Starts in a row that may end in a component's own start, as long as the run has not begun."""
 
 WINDOW_S = 300.0
 """Seconds over which deaths and lost links are counted."""
@@ -324,10 +327,16 @@ class Supervisor:
         worker.deaths.append((now, weight))
         while now - worker.deaths[0][0] > WINDOW_S:
             worker.deaths.popleft()
-        if max(sum(weight for _, weight in worker.deaths), worker.failed_starts) <= self.limits.restarts:
+        # Rule: a component that takes its process along when it starts does so each time. Before the run has begun
+        # there is nothing to lose, and somebody waits for an answer: no minute of the same line.
+        starts = self.limits.restarts
+        if not self.began and worker.holding is not None and worker.holding.call in STARTING:
+            starts, remedy = min(starts, FRUITLESS_STARTS - 1), "look at what that call does."
+        fruitless = worker.failed_starts > starts
+        if not fruitless and sum(weight for _, weight in worker.deaths) <= self.limits.restarts:
             return None
         often = f"died {len(worker.deaths)} times within {WINDOW_S:.0f} s"
-        if worker.failed_starts > self.limits.restarts:
+        if fruitless:
             often = f"was started {worker.failed_starts} times and never came up"
         return GiveUp(
             f"{self._worker_name(index, 'Worker')} {often}, the last time because it {why}. Restarting it again would "

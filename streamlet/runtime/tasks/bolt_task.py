@@ -28,7 +28,7 @@ from streamlet.model.delivery import EPOCH_STREAMS
 from streamlet.runtime.tasks import settling
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, Pick, StreamRoutes, Work
 from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
-from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, COUNT, LENGTH, TASK, InHand
+from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, COUNT, LENGTH, TASK, UNTRACKED, InHand
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.user_errors import Defined, behind, bolt_ended_run, every_tuple_failed
@@ -504,6 +504,7 @@ class BoltTask:
         now = started = self.clock.monotonic()
         words, times = self.in_hand.words, self.in_hand.times
         words[CALL] = words[LENGTH] = 0
+        words[UNTRACKED] = work.run.roots[0] == 0 or work.run.roots[-1] == 0
         if not (self.bolt.auto_ack and self.bolt.auto_fail):
             self._give_each_row_an_edge(work)
         while work.left > 0:

@@ -22,11 +22,11 @@ from streamlet.tracking.shared_roots import Root, each_root
 PAGE_BYTES = 8192
 """Size of a page: two of the kernel's. The first 128 bytes are numbers."""
 
-TASK, COUNT, CALL, BEGAN, LENGTH, WRITER = range(6)
+TASK, COUNT, CALL, BEGAN, LENGTH, WRITER, UNTRACKED = range(7)
 """Places of the eight-byte numbers.
 
-A task id (0: nothing), tuples in the slice, index in CALLS, seconds (a float), bytes of the details, and the process
-that writes here.
+A task id (0: nothing), tuples in the slice, index in CALLS, seconds (a float), bytes of the details, the process that
+writes here, and whether tuples of the run that a bolt was last given belong to no tree.
 """
 
 _DETAILS = 128
@@ -49,6 +49,9 @@ CALLS = (
     "its own call",
 )
 """The user's methods by their number on the page; the last stands for any other."""
+
+STARTING = frozenset({"initialize", "its constructor"})
+"""Those that a start calls."""
 
 MOST_ROOTS = 64
 LONGEST = 200
@@ -76,6 +79,8 @@ class Holding:
     messages: tuple[tuple[int, Key, str], ...] = ()
     """(root, key, text) of the messages whose spouts live in the same worker."""
     values: str = ""
+    untracked: bool = False
+    """Whether some of the bolt's run belong to no tree: nobody sends them again."""
 
 
 class InHand:
@@ -136,13 +141,14 @@ def holding(page: Any) -> Holding | None:
     task, count, call, length = words[TASK], words[COUNT], words[CALL], words[LENGTH]
     if not task:
         return None
-    held = Holding(task, CALLS[min(call, len(CALLS) - 1)], count, times[BEGAN])
+    untracked = bool(words[UNTRACKED])
+    held = Holding(task, CALLS[min(call, len(CALLS) - 1)], count, times[BEGAN], untracked=untracked)
     if count != 1 or not 0 < length <= PAGE_BYTES - _DETAILS:
         return held
     try:
         roots, messages, values = msgpack.unpackb(bytes(view[_DETAILS : _DETAILS + length]))
         named = tuple((int(root), bytes(key), str(text)) for root, key, text in messages)
-        return Holding(task, held.call, 1, held.began, tuple(map(int, roots)), named, str(values))
+        return Holding(task, held.call, 1, held.began, tuple(map(int, roots)), named, str(values), untracked)
     except (ValueError, TypeError):  # it died in the middle of writing
         return held
 
@@ -156,7 +162,8 @@ def with_tuple(held: Holding | None, task: int, roots: Sequence[int], values: st
     """Return a look at a page with the tuple its worker named."""
     if held is not None and (held.task, held.count, held.values) == (task, 1, values) and {*held.roots} <= {*roots}:
         return held  # the page has the messages, too
-    return Holding(task, CALLS[0], 1, held.began if held is not None else 0.0, tuple(roots), (), values)
+    began, untracked = (held.began, held.untracked) if held is not None else (0.0, not roots)
+    return Holding(task, CALLS[0], 1, began, tuple(roots), (), values, untracked)
 
 
 def writer_of(page: Any) -> int:

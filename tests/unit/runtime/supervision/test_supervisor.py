@@ -151,6 +151,29 @@ def test_a_worker_that_never_comes_up_is_given_up() -> None:
     assert now > 1300, "as slowly as that, the window would never be full"
 
 
+@pytest.mark.parametrize("call", ["initialize", "its constructor"])
+def test_a_component_that_ends_its_process_at_the_first_start_is_not_started_for_a_minute(call: str) -> None:
+    """Once tuples have flowed it is as patient as with any death: what it needs may be back soon."""
+    deaths = []
+    fresh = CheckedSupervisor(2, frozenset({0}), Limits(restarts=20))
+    fresh.begin(0.0)
+    fresh.ready(0, 1, ADDRESS, 0.1)
+    for supervisor in (fresh, running(limits=Limits(restarts=20))):
+        now, out, count = 10.0, list[Instruction](), 0
+        while not any(isinstance(i, GiveUp) for i in out):
+            epoch = supervisor.workers[1].epoch
+            supervisor.note_in_hand(1, epoch, Holding(2, call, 1, now))
+            out, count = supervisor.gone(1, epoch, "was killed by SIGSEGV", now), count + 1
+            while supervisor.workers[1].epoch == epoch and not any(isinstance(i, GiveUp) for i in out):
+                now += 0.5
+                supervisor.heard(0, 1, now)
+                supervisor.tick(now)
+        deaths.append(count)
+        (given_up,) = [i for i in out if isinstance(i, GiveUp)]
+        assert (f"{count} times" in given_up.reason) and ("what that call does" in given_up.reason) == (count == 5)
+    assert deaths == [5, 21]
+
+
 @pytest.mark.parametrize("seed", seeds("supervision", 5))
 def test_any_schedule_of_deaths_and_cuts_becomes_whole_again(seed: int) -> None:
     """Liveness: when faults end, healthy workers bring the run up, and never by a version that is not the latest."""
