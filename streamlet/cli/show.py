@@ -344,7 +344,7 @@ def killed(status: RunStatus | None) -> str:
 def status_line(status: RunStatus) -> str:
     """Return one line: counts, open trees and lag; while it starts, workers."""
     if status.state == "starting":
-        there = sum(worker.get("state") != "starting" for worker in status.workers)
+        there = sum(worker.get("state") not in ("starting", "gone") for worker in status.workers)
         return f"{duration(status.elapsed_s):>7}  starting: {there} of {many(len(status.workers), 'worker')} there"
     parts = []
     for row in status.components:

@@ -111,9 +111,10 @@ def test_a_call_that_hangs_stands_in_the_line_and_below_the_table() -> None:
     assert "is in process" not in show.status_line(status())
 
 
-def test_a_start_says_who_is_there() -> None:
-    """No row of zeros, which would look like a run that does nothing."""
-    workers = ({"worker": 0, "state": "ready"}, {"worker": 1, "state": "starting"})
+@pytest.mark.parametrize("away", ["starting", "gone"])
+def test_a_start_says_who_is_there(away: str) -> None:
+    """No row of zeros, which would look like a run that does nothing. One that died is not there."""
+    workers = ({"worker": 0, "state": "ready"}, {"worker": 1, "state": away})
     assert (
         show.status_line(RunStatus("starting", 2.0, ROWS, workers=workers)) == "  2.0 s  starting: 1 of 2 workers there"
     )
