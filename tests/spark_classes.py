@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import importlib.util
 import os
@@ -13,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +117,13 @@ def _names(lists: Iterable[Path]) -> Iterable[str]:
     return sorted({line.split(" id: ")[0] for line in lines if not line.startswith("#") and " source: " not in line})
 
 
-def main(say: Callable[[str], object] = print) -> int:
+def main(say: Callable[[str], object] = print, words: Sequence[str] = ()) -> int:
     """Make the archive where it is missing; tests do without one that cannot be made."""
+    argparse.ArgumentParser(
+        prog="python -m tests.spark_classes",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ).parse_args(words)
     path = archive()
     if path is None or path.exists():
         return 0
@@ -129,4 +135,4 @@ def main(say: Callable[[str], object] = print) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(words=sys.argv[1:]))

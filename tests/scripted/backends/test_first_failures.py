@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streamlet.backends.contract import RunRequest, Stop
+from streamlet.backends.contract import RunRequest, RunStatus, Stop
 from streamlet.backends.inline import InlineBackend
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
@@ -49,15 +50,29 @@ class Made(Topology):
 """
 
 
-def run(folder: Path, backend: str, good: int = 0, seconds: float = PATIENCE_S, **conf: Any) -> Watcher:
+class EndsAfter(Watcher):
+    """Ends the run once a bolt has raised more than so often."""
+
+    def __init__(self, errors: float) -> None:
+        super().__init__()
+        self.stop = Stop()
+        self.errors = errors
+
+    def on_status(self, status: RunStatus) -> None:
+        super().on_status(status)
+        if any(row.errors > self.errors for row in status.components):
+            self.stop.ask()
+
+
+def run(folder: Path, backend: str, good: int = 0, errors: float = math.inf, **conf: Any) -> Watcher:
     file = folder / f"typo_{backend}_{good}_{len(conf)}.py"
     file.write_text(FILE.replace("GOOD", str(good)))
     topology = load_topology(file)
-    watcher = Watcher()
-    request = RunRequest(topology, resolve(topology.config, conf), file=file, workers=2, seconds=seconds)
+    watcher = EndsAfter(errors)
+    request = RunRequest(topology, resolve(topology.config, conf), file=file, workers=2, seconds=PATIENCE_S)
     runner: Any = InlineBackend() if backend == "inline" else ProcessesBackend()
     try:
-        runner.run(request, watcher, Stop())
+        runner.run(request, watcher, watcher.stop)
     finally:
         shown = [text for level, text in watcher.events if level == "error"]
         assert "typo (task 2) raised KeyError at" in shown[0] and "typo_" in shown[0]
@@ -137,6 +152,5 @@ def test_a_run_whose_first_1000_tuples_the_bolt_fails_by_itself_ends_too(
 
 @pytest.mark.parametrize(("good", "conf"), [(3, {}), (0, {"streamlet.first.failures.max": 0})])
 def test_one_success_or_the_setting_lets_the_run_go_on(tmp_path: Path, good: int, conf: dict[str, Any]) -> None:
-    watcher = run(tmp_path, "inline", good, seconds=1.5, **conf)
-    (row,) = (row for row in watcher.statuses[-1].components if row.name == "typo")
-    assert row.errors > 2000
+    watcher = run(tmp_path, "inline", good, errors=2000, **conf)
+    assert watcher.stop.asked, "it ended by itself"
