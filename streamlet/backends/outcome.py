@@ -210,7 +210,7 @@ def _drain_text(result: RunResult) -> str:
 
 
 def _more_time_or(advice: str, result: RunResult) -> str:
-    """Return an advice, after that of more time where that helps."""
+    """Return the advice, behind that of more time where more helps."""
     if result.drain_cut_s is None:
         return advice[0].upper() + advice[1:]
     return f"Allow more time with --drain-timeout (from Python: drain_timeout), or {advice}"

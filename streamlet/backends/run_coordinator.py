@@ -661,8 +661,8 @@ class RunCoordinator:
 
     def _note_without_numbers(self, worker: int) -> None:
         """Note a worker that dies at work without a number of tuples."""
-        # Rule: of a worker that holds the interpreter's lock nobody counts what waits in it. That is told, and fails
-        # the run, where the tuples that it was at work on belong to no tree: nobody sends them, or those behind, again.
+        # Rule: of a worker that holds the interpreter's lock nobody counts what waits in it. So say that, and fail the
+        # run, where the tuples that it was at work on belong to no tree: nobody sends them, or those behind, again.
         state = self.supervisor.workers[worker]
         held, beat = state.holding, self.beats.get(worker)
         silent_s = self.awake.monotonic() - state.heard_s

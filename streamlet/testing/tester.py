@@ -43,7 +43,7 @@ STEP_S = 0.1
 Spouts are asked after each, so those that emit by the clock are not late.
 """
 
-MOST_CALLS = 500_000
+MOST_TUPLES = 500_000
 """Tuples at one moment, emitted by spouts or given to bolts, before the topology is taken for endless.
 
 Given rows come to an end, however many: they begin the count again.
@@ -138,12 +138,12 @@ class WorkAtOneMoment:
 
     def _count(self, task: int, tuples: int) -> None:
         self._tuples[self._plan.tasks[task - 1].component] += tuples
-        if self._tuples.total() <= MOST_CALLS:
+        if self._tuples.total() <= MOST_TUPLES:
             return
         (most, of_most), *_ = self._tuples.most_common(1)
         does = "emitted by" if self._plan.topology.component(most).kind == SPOUT else "given to"
         raise StreamletError(
-            f"The topology was still busy after {MOST_CALLS:,} tuples at one moment of the clock, {of_most:,} of them "
+            f"The topology was still busy after {MOST_TUPLES:,} tuples at one moment of the clock, {of_most:,} of them "
             f"{does} {most}. A test needs spouts that come to an end, or that emit by the clock: give a list in place "
             "of one that always has more. Bolts that emit in a circle need a way out of it."
         )

@@ -295,7 +295,7 @@ class Endless(Spout):
 
 
 def test_a_spout_without_an_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tester, "MOST_CALLS", 20_000)
+    monkeypatch.setattr(tester, "MOST_TUPLES", 20_000)
 
     class Never(Topology):
         endless = Endless.spec()
@@ -336,7 +336,7 @@ class Round(Bolt):
 
 def test_a_loop_of_bolts_without_a_way_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one turn: its bolts have always more to do, and the clock stands."""
-    monkeypatch.setattr(tester, "MOST_CALLS", 5_000)
+    monkeypatch.setattr(tester, "MOST_TUPLES", 5_000)
 
     class Turning(Topology):
         once = OnDemand.spec()
