@@ -500,8 +500,22 @@ BUGS = (
     Bug(
         "a bolt that rests is given tuples",
         "runtime/worker/loop.py",
-        "        waits |= self._rested\n",
-        "",
+        "self.inbox.order(waits | self._rested)",
+        "self.inbox.order(waits)",
+        LOOP,
+    ),
+    Bug(
+        "what threads hold is no suspect of a death",
+        "runtime/supervision/blame.py",
+        "        return [each for each in beside if each.task in self._tasks]",
+        "        return [each for each in beside[:1] if each.task in self._tasks]",
+        SUPERVISION,
+    ),
+    Bug(
+        "two suspects hold tuples at once",
+        "runtime/worker/one_by_one.py",
+        "for task in holders if len(holders) == 1 and len(task.held) < task.may_hold}",
+        "for task in holders if len(task.held) < task.may_hold + 1}",
         LOOP,
     ),
     # -- sets of trees

@@ -1,9 +1,9 @@
 """Finds the tuple that killed a worker, from the page the worker left. Pure.
 
-A death in a slice of many names the bolt only. Its tasks, in every worker, then get one tuple at a time for a while:
-the tuple comes again, and the next death names it exactly. From then on its spout counts the deaths and gives
-it up: a spout that lives gets the failed tree, one that died with the bolt gets the message's deaths when it starts
-again.
+A death in a slice of many names the bolt only, and so does one in a tick, or on a thread of a bolt's own, while the
+bolt held many. Its tasks, in every worker, then get one tuple at a time for a while: the tuple comes again, and the
+next death names it exactly. From then on its spout counts the deaths and gives it up: a spout that lives gets the
+failed tree, one that died with the bolt gets the message's deaths when it starts again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from streamlet.runtime.tasks.in_hand import CALLS, Holding, Key
+from streamlet.runtime.tasks.in_hand import CALLS, HOLDS, Holding, Key
 from streamlet.tracking.roots import owner_task
 
 _K = TypeVar("_K")
@@ -63,30 +63,48 @@ class Blame:
 
     def _describe(self, held: Holding) -> str:
         called = f"{self._tasks[held.task]} (task {held.task})"
-        if held.call != CALLS[0]:
-            return f" in {held.call} of {called}"
-        if held.count != 1 or not held.values:
-            return f" at work in {called} on {f'one of {held.count} tuples' if held.count > 1 else 'a tuple'}"
         ids = ", ".join(text for _, _, text in held.messages)
-        return f" at work in {called} on the tuple {held.values}{f' of message {ids}' if ids else ''}"
+        one = f"the tuple {held.values}{f' of message {ids}' if ids else ''}" if held.values else "a tuple"
+        if held.call == CALLS[0]:
+            text = f" at work in {called} on {f'one of {held.count:,} tuples' if held.count > 1 else one}"
+        elif held.call == HOLDS:
+            text = f" while {called} held {f'{held.count:,} tuples' if held.count > 1 else one}"
+        else:
+            many = f"{held.count:,} tuples" if held.count > 1 else one
+            text = f" in {held.call} of {called}{f', which held {many}' if held.count else ''}"
+        others = [each for each in held.beside if each.has_threads and each.task != held.task]
+        names = [f"{self._tasks[each.task]} (task {each.task})" for each in others if each.task in self._tasks]
+        return f"{text}, beside threads of {', '.join(names)}" if names else text
+
+    def _suspects(self, held: Holding) -> list[Holding]:
+        """Return the possible causes of a death: one for each bolt that had tuples."""
+        # Rule: a thread of a bolt's own works on what the bolt holds while the loop is in any other call. So nothing is
+        # charged for a death unless a single tuple in the whole worker can be why. With no call under way it is what
+        # bolts hold, whether they are known to have threads or not: the first tuple of a pool may be the deadly one.
+        beside = [each for each in held.beside if each.has_threads or held.call == HOLDS]
+        if held.call != HOLDS and held.count:
+            beside = [held, *(each for each in beside if each.task != held.task or held.call == CALLS[0])]
+        return [each for each in beside if each.task in self._tasks]
 
     def judge(self, held: Holding | None, now: float) -> DeathVerdict:
         """Judge the tuples that were in hand at a death; remember the verdict."""
         if held is None or held.task not in self._tasks:
             return DeathVerdict()
-        component, text = self._tasks[held.task], self._describe(held)
-        if held.call != CALLS[0]:
+        text, suspects = self._describe(held), self._suspects(held)
+        if not suspects:
             return DeathVerdict(text)
-        self._careful_until[component] = now + CAREFUL_S
-        careful = tuple(task for task, name in self._tasks.items() if name == component)
+        components = {self._tasks[each.task] for each in suspects}
+        self._careful_until.update(dict.fromkeys(components, now + CAREFUL_S))
+        careful = tuple(task for task, name in self._tasks.items() if name in components)
         # Nobody is charged for a death among many tuples: 500 innocent ones would be given up after a few such deaths.
-        if held.count != 1:
+        if len(suspects) > 1 or suspects[0].count != 1:
             return DeathVerdict(f"{text}, which now come one by one until it is known which", careful=careful)
-        for root, key, _ in held.messages:
+        (one,) = suspects
+        for root, key, _ in one.messages:
             _count(self._deaths, (owner_task(root), key))
         # One that comes again when it should have been given up has a spout without a policy, and would never end.
-        weighs_less = held.roots and _count(self._named, (component, held.values)) <= self._most
-        return DeathVerdict(text, held.roots, careful, NAMED_WEIGHT if weighs_less else 1.0)
+        weighs_less = one.roots and _count(self._named, (self._tasks[one.task], one.values)) <= self._most
+        return DeathVerdict(text, one.roots, careful, NAMED_WEIGHT if weighs_less else 1.0)
 
     def careful(self, now: float) -> list[int]:
         """Return the tasks that get one tuple at a time."""

@@ -19,7 +19,7 @@ from typing import Any
 from streamlet.base.clock import Clock
 from streamlet.base.errors import BadEmit, hurts_one_tuple
 from streamlet.components.batch import Batch
-from streamlet.components.batching import BatchFailed
+from streamlet.components.batching import BatchFailed, BatchingBolt
 from streamlet.components.bolt import Bolt
 from streamlet.components.columns import Columns
 from streamlet.components.spout import FailureCause
@@ -143,6 +143,9 @@ class BoltTask:
         self._most_size = self._usual_size
         self._notes_each_tuple = False
         self._careful_until: float | None = None
+        self.may_hold = 0
+        """Tuples that a bolt under suspicion may hold before it waits; 0: it is under none."""
+        self._noted_held = 0
         self._failures = 0
         """Tuples that failed: ``process`` raised, or the bolt called ``fail``; each once."""
         self._failures_allowed = first_failures
@@ -527,8 +530,8 @@ class BoltTask:
             elif size < self._most_size:
                 self._size = min(2 * size, self._most_size)
             elif self._careful_until is not None and now >= self._careful_until:
-                self._most_size, self._careful_until = self._usual_size, None
-            if now >= until:
+                self._most_size, self._careful_until, self.may_hold = self._usual_size, None, 0
+            if now >= until or (self.may_hold and len(self.held) >= self.may_hold):
                 break
         self._current = None
         done = before - max(work.left, 0)
@@ -556,6 +559,17 @@ class BoltTask:
         self._size = self._most_size = 1
         self._notes_each_tuple = True
         self._careful_until = until
+
+    def note_held(self) -> None:
+        """Note the tuples that the bolt holds: its threads may be at work on them."""
+        # Not what waits for the bolt's tick: nothing happens to that outside of calls. Nor what a bolt of ours holds,
+        # which is with the brokers.
+        count = len(self.held)
+        if not (count or self._noted_held) or self.bolt.answers_for_held:
+            return
+        if self.calls.used or not isinstance(self.bolt, BatchingBolt):
+            self._noted_held = count
+            self.in_hand.note_held(self.task_id, self.held, self.calls.used, self.may_hold > 0)
 
     def _note_tuple(self, work: Work, now: float) -> None:
         run = work.run
@@ -767,7 +781,7 @@ class BoltTask:
         self.calls.put(partial(self._make_handed_over, act), "a function of its own")
 
     def _make_handed_over(self, act: Callable[[], None]) -> None:
-        self.in_hand.note_call(self.task_id, CALLS[-1], self.clock.monotonic())
+        self.in_hand.note_call(self.task_id, CALLS[-1], self.clock.monotonic(), self.held)
         self.call(act)
         self.in_hand.clear()
 

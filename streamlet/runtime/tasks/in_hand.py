@@ -3,7 +3,8 @@
 One page in a file of the run's folder, mapped by the worker and by the coordinator. The worker's loop writes there what
 it is about to call; the reader (the worker's control thread, or the coordinator after a death) finds the call that was
 running. A fast bolt writes two numbers a slice. A slice of one tuple of a slow bolt, or of one under suspicion, also
-writes the roots of the tuple, its message and its values, shortened.
+writes the roots of the tuple, its message and its values, shortened. Beside the call stand the bolts that hold tuples:
+threads of their own may be at work on those.
 
 Pure: a buffer in, a ``Holding`` out. A reader in another process may see a half-written page: the loop writes the
 details before the task, and takes the task away before it changes them.
@@ -11,26 +12,36 @@ details before the task, and takes the task away before it changes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgpack
 
+from streamlet.components.tuples import Tuple
 from streamlet.tracking.shared_roots import Root, each_root
 
 PAGE_BYTES = 8192
-"""Size of a page: two of the kernel's. The first 128 bytes are numbers."""
+"""Size of a page: two of the kernel's. The first 1024 bytes are numbers."""
 
-TASK, COUNT, CALL, BEGAN, LENGTH, WRITER, UNTRACKED = range(7)
+TASK, COUNT, CALL, BEGAN, LENGTH, WRITER, UNTRACKED, HELD_BY, HELD_LENGTH = range(9)
 """Places of the eight-byte numbers.
 
-A task id (0: nothing), tuples in the slice, index in CALLS, seconds (a float), bytes of the details, the process that
-writes here, and whether tuples of the run that a bolt was last given belong to no tree.
+A task id (0: nothing), tuples in the slice or held by the bolt that is called, index in CALLS, seconds (a float), bytes
+of the details, the process that writes here, whether tuples of the run that a bolt was last given belong to no tree,
+and the task whose one held tuple has details (0: none), with their bytes.
 """
 
-_DETAILS = 128
-"""Where the details begin, in bytes."""
+_HOLDERS = 16
+"""Where the bolts that hold tuples begin: two numbers each, twice the task plus 1 if it has threads, and how many."""
+
+MOST_HOLDERS = 56
+
+_DETAILS, _HELD_DETAILS = 1024, (1024 + PAGE_BYTES) // 2
+"""Where the details of the call and of a held tuple begin, in bytes."""
+
+_ROOM = _HELD_DETAILS - _DETAILS
+"""Most bytes of each."""
 
 CALLS = (
     "process",
@@ -50,6 +61,9 @@ CALLS = (
 )
 """The user's methods by their number on the page; the last stands for any other."""
 
+HOLDS = "no call"
+"""Stands for a call where a worker was in none, and a bolt of it held tuples."""
+
 STARTING = frozenset({"initialize", "its constructor"})
 """Those that a start calls."""
 
@@ -68,7 +82,8 @@ Messages = Callable[[int], Any]
 class Holding:
     """One look at the page. ``began`` in monotonic seconds of the machine.
 
-    ``count`` tuples were in the slice: with one, ``roots``, ``messages`` and ``values`` say which.
+    ``count`` tuples were in the slice, or were held by the bolt in another call: with one, ``roots``, ``messages`` and
+    ``values`` say which.
     """
 
     task: int
@@ -81,6 +96,10 @@ class Holding:
     values: str = ""
     untracked: bool = False
     """Whether some of the bolt's run belong to no tree: nobody sends them again."""
+    has_threads: bool = False
+    """Whether threads of the bolt's own have called the worker."""
+    beside: tuple[Holding, ...] = ()
+    """The bolts that held tuples meanwhile, this one too if it held some."""
 
 
 class InHand:
@@ -93,15 +112,21 @@ class InHand:
         self.times = view.cast("d")
         self._bytes = view
         self._message_of = message_of
+        self._places: dict[int, int] = {}
+        """Task -> place of its two numbers among the bolts that hold tuples."""
 
     def note_writer(self, pid: int) -> None:
         """Note whose page this is."""
         self.words[WRITER] = pid
 
-    def note_call(self, task_id: int, name: str, now: float) -> None:
-        """Note a call that is about no tuple."""
+    def note_call(self, task_id: int, name: str, now: float, held: Collection[Tuple] = ()) -> None:
+        """Note a call that is about no tuple, or about those held."""
         words = self.words
-        words[TASK] = words[COUNT] = 0
+        words[TASK] = 0
+        # Before anything else is written: to name a message asks its spout, and that is noted, too.
+        details = self._details_of(*held) if len(held) == 1 else b""
+        words[LENGTH] = self._put(_DETAILS, details)
+        words[COUNT] = len(held)
         words[CALL] = _NUMBER.get(name, len(CALLS) - 1)
         self.times[BEGAN] = now
         words[TASK] = task_id
@@ -113,17 +138,38 @@ class InHand:
         """
         words = self.words
         words[TASK] = 0
-        roots = roots_at_work(root if isinstance(root, list) else [root])
-        found = [(one, self._message_of(one)) for one in roots]
-        messages = [(one, message_key(name), shortened(name)) for one, name in found if name is not None]
-        details: bytes = msgpack.packb([roots, messages, shortened(values)])
-        if len(details) > PAGE_BYTES - _DETAILS:
-            details = msgpack.packb([roots[:1], [], shortened(values)])
-        self._bytes[_DETAILS : _DETAILS + len(details)] = details
-        words[LENGTH] = len(details)
+        details = self._details(root if isinstance(root, list) else [root], values)
+        words[LENGTH] = self._put(_DETAILS, details)
         words[COUNT], words[CALL] = 1, 0
         self.times[BEGAN] = now
         words[TASK] = task_id
+
+    def note_held(self, task_id: int, held: Collection[Tuple], has_threads: bool, in_full: bool) -> None:
+        """Note what a bolt holds outside of calls. ``in_full``: also which one, where it is one."""
+        words = self.words
+        place = self._places.setdefault(task_id, _HOLDERS + 2 * len(self._places))
+        if place >= _HOLDERS + 2 * MOST_HOLDERS:
+            return
+        if words[HELD_BY] == task_id:
+            words[HELD_BY] = 0
+        if in_full and len(held) == 1:
+            words[HELD_LENGTH] = self._put(_HELD_DETAILS, self._details_of(*held))
+            words[HELD_BY] = task_id
+        words[place], words[place + 1] = 2 * task_id + has_threads, len(held)
+
+    def _details_of(self, tup: Tuple) -> bytes:
+        return self._details([root for root, _ in tup.anchors] if tup.anchors else [tup.root], tup.values)
+
+    def _details(self, among: Iterable[Root], values: Sequence[Any]) -> bytes:
+        roots = roots_at_work(among)
+        found = [(one, self._message_of(one)) for one in roots]
+        messages = [(one, message_key(name), shortened(name)) for one, name in found if name is not None]
+        details: bytes = msgpack.packb([roots, messages, shortened(values)])
+        return details if len(details) <= _ROOM else msgpack.packb([roots[:1], [], shortened(values)])
+
+    def _put(self, place: int, details: bytes) -> int:
+        self._bytes[place : place + len(details)] = details
+        return len(details)
 
     def clear(self) -> None:
         """Note that the loop is in no code of the user's."""
@@ -135,20 +181,35 @@ _NUMBER = {name: number for number, name in enumerate(CALLS)}
 
 
 def holding(page: Any) -> Holding | None:
-    """Return what stands on a page; None: no code of the user's was running."""
+    """Return what stands on a page; None: no code of the user's was running, and no bolt held anything."""
     view = memoryview(page)
     words, times = view.cast("Q"), view.cast("d")
+    beside = tuple(_holders(view))
     task, count, call, length = words[TASK], words[COUNT], words[CALL], words[LENGTH]
     if not task:
-        return None
+        return replace(beside[0], beside=beside) if beside else None
     untracked = bool(words[UNTRACKED])
-    held = Holding(task, CALLS[min(call, len(CALLS) - 1)], count, times[BEGAN], untracked=untracked)
-    if count != 1 or not 0 < length <= PAGE_BYTES - _DETAILS:
+    held = Holding(task, CALLS[min(call, len(CALLS) - 1)], count, times[BEGAN], untracked=untracked, beside=beside)
+    return _with_details(held, view[_DETAILS : _DETAILS + min(length, _ROOM)])
+
+
+def _holders(view: memoryview) -> Iterable[Holding]:
+    words = view.cast("Q")
+    for place in range(_HOLDERS, _HOLDERS + 2 * MOST_HOLDERS, 2):
+        task, has_threads, count = words[place] >> 1, bool(words[place] & 1), words[place + 1]
+        if task and count:
+            held = Holding(task, HOLDS, count, 0.0, has_threads=has_threads)
+            length = min(words[HELD_LENGTH], _ROOM) if words[HELD_BY] == task else 0
+            yield _with_details(held, view[_HELD_DETAILS : _HELD_DETAILS + length])
+
+
+def _with_details(held: Holding, details: memoryview) -> Holding:
+    if held.count != 1 or not details:
         return held
     try:
-        roots, messages, values = msgpack.unpackb(bytes(view[_DETAILS : _DETAILS + length]))
+        roots, messages, values = msgpack.unpackb(bytes(details))
         named = tuple((int(root), bytes(key), str(text)) for root, key, text in messages)
-        return Holding(task, held.call, 1, held.began, tuple(map(int, roots)), named, str(values), untracked)
+        return replace(held, roots=tuple(map(int, roots)), messages=named, values=str(values))
     except (ValueError, TypeError):  # it died in the middle of writing
         return held
 
@@ -162,8 +223,8 @@ def with_tuple(held: Holding | None, task: int, roots: Sequence[int], values: st
     """Return a look at a page with the tuple its worker named."""
     if held is not None and (held.task, held.count, held.values) == (task, 1, values) and {*held.roots} <= {*roots}:
         return held  # the page has the messages, too
-    began, untracked = (held.began, held.untracked) if held is not None else (0.0, not roots)
-    return Holding(task, CALLS[0], 1, began, tuple(roots), (), values, untracked)
+    began, untracked, beside = (held.began, held.untracked, held.beside) if held is not None else (0.0, not roots, ())
+    return Holding(task, CALLS[0], 1, began, tuple(roots), (), values, untracked, beside=beside)
 
 
 def writer_of(page: Any) -> int:

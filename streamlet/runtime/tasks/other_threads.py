@@ -97,6 +97,8 @@ class TaskCalls:
         """Those of them that no tree knows: dropped, nobody would send them again."""
         self._bytes = 0
         self._refusal = ""
+        self.used = False
+        """Whether another thread has ever called: the component has threads of its own."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -138,7 +140,7 @@ class TaskCalls:
                     f"were waiting already ({others.wait_s:g} s for room: streamlet.threads.wait.secs, 0 not to wait). "
                     "This one was not taken: emit it again later, or slow down what calls."
                 )
-            first = not self._queue
+            first, self.used = not self._queue, True
             untracked = 0 if tracked else len(rows)
             self._queue.append((act, len(rows), untracked, size))
             self.rows += len(rows)

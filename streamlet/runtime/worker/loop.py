@@ -19,12 +19,13 @@ import math
 import os
 import selectors
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 from itertools import chain
 from typing import Any
 
 from streamlet.base.errors import BadEmit, StreamletError, ValueCannotTravel, hurts_one_tuple, text_of
+from streamlet.components.batching import BatchingBolt
 from streamlet.components.bolt import Bolt
 from streamlet.model.paused import PausedPart
 from streamlet.model.plan import TICK_PERIOD, Plan
@@ -38,6 +39,7 @@ from streamlet.runtime.tasks.other_threads import OtherThreads
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import ComponentFailed, behind, could_not_close, could_not_start, exited
 from streamlet.runtime.worker.log_lines import keep_shown
+from streamlet.runtime.worker.one_by_one import OneByOne
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.timers import Timers
 
@@ -155,7 +157,8 @@ class WorkerLoop:
         self._ticking = shared.plan.ticking(shared.conf)
         self._full: list[int] = []
         self._full_elsewhere: dict[int, list[int]] = {}
-        self._rested: set[int] = set()
+        self._one_by_one = OneByOne()
+        self._rested: Set[int] = frozenset()
         """The bolts that rested when the order of the inbox was chosen."""
         self._other_workers = frozenset(range(shared.plan.workers)) - {shared.worker}
         self.other_threads = OtherThreads(
@@ -481,6 +484,7 @@ class WorkerLoop:
                 taken += len(acts)
                 for act in acts:
                     act()
+                run.note_held()
             self._collect(live)
         return taken > 0
 
@@ -585,14 +589,22 @@ class WorkerLoop:
             before, by_slices = work.left, inbox.deepest_first
             live.run.execute(work, now if by_slices else until)
             inbox.ran(work, before)
+            live.run.note_held()
             self._collect(live)
-            if inbox.grown or self.shared.resting != self._rested:
+            if live.run.held and work.run.target in self._one_by_one:
+                self._finish_held(live)
+            if inbox.grown or self._resting() != self._rested:
                 self._watch_marks()
             # What leaves is not counted by the links before the turn ends, so too much of it ends the turn.
             if (work.left > 0 and not by_slices) or self.departures.are_many:
                 return
             if self.clock.monotonic() >= (until if by_slices else over):
                 return
+
+    def _finish_held(self, live: LiveTask) -> None:
+        """Give a suspect that waits for ticks one at once."""
+        if isinstance(live.component, BatchingBolt) and live.conf[TICK_PERIOD] is not None:
+            self.tick(live, live.conf[TICK_PERIOD], early=True)
 
     def _next_after_a_look(self) -> Work | None:
         """Look again at who must wait; return the run that is next then."""
@@ -686,7 +698,7 @@ class WorkerLoop:
         Full is what holds more than its mark, until half of it is done.
         """
         departures = self.departures
-        if self.shared.resting != self._rested:
+        if self._resting() != self._rested:
             self._order_bolts()
         if not (self.inbox.grown or self._full or departures.waiting or departures.clogged):
             return
@@ -714,9 +726,13 @@ class WorkerLoop:
         full |= self.departures.held
         waits = {task for task, ahead in self._ahead.items() if not full.isdisjoint(ahead)}
         # One that rests waits for the world outside, which waits for none of our queues: nothing can lock by it.
-        self._rested = {*self.shared.resting}
-        waits |= self._rested
-        self.inbox.order(waits)
+        self._rested = self._resting()
+        self.inbox.order(waits | self._rested)
+
+    def _resting(self) -> Set[int]:
+        """Return the bolts that want, or may have, no tuples for now."""
+        rests = frozenset(self.shared.resting)
+        return rests | self._one_by_one.waiting(self.clock.monotonic()) if self._one_by_one else rests
 
     def recover(self, lost: Iterable[int]) -> int:
         """Apply the deltas that did arrive, then fail all open trees.
@@ -752,11 +768,8 @@ class WorkerLoop:
 
     def be_careful(self, tasks: Iterable[int], seconds: float) -> None:
         """Let these tasks, where they are here, process single tuples."""
-        until = self.clock.monotonic() + seconds
-        for task_id in tasks:
-            live = self.tasks.get(task_id)
-            if live is not None and isinstance(live.run, BoltTask):
-                live.run.be_careful(until)
+        runs = [self.tasks[task_id].run for task_id in tasks if task_id in self.tasks]
+        self._one_by_one.suspect([run for run in runs if isinstance(run, BoltTask)], self.clock.monotonic(), seconds)
 
     def recovered(self) -> None:
         """Let spouts emit again: all links stand."""
@@ -792,17 +805,20 @@ class WorkerLoop:
         """Give a bolt its tick, and send the tuples it emits. ``early``: it comes before its time."""
         assert isinstance(live.run, BoltTask)
         if live.plan.component not in chain.from_iterable(self._ticking[: self.quiet]):
-            self.shared.in_hand.note_call(live.plan.task_id, "process_tick", self.clock.monotonic())
+            now = self.clock.monotonic()
+            self.shared.in_hand.note_call(live.plan.task_id, "process_tick", now, live.run.held)
             live.run.tick(period_s, early)
             self.shared.in_hand.clear()
+            live.run.note_held()
             self._collect(live)
 
     def _on_timer(self, live: LiveTask) -> None:
         assert isinstance(live.run, BoltTask)
         assert isinstance(live.component, Bolt)
-        self.shared.in_hand.note_call(live.plan.task_id, "on_timer", self.clock.monotonic())
+        self.shared.in_hand.note_call(live.plan.task_id, "on_timer", self.clock.monotonic(), live.run.held)
         live.run.call(live.component.on_timer)
         self.shared.in_hand.clear()
+        live.run.note_held()
         self._collect(live)
 
     # -- the end of a turn -------------------------------------------------------------------------------------

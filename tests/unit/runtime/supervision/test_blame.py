@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from streamlet.runtime.supervision.blame import CAREFUL_S, MOST_REMEMBERED, NAMED_WEIGHT, Blame, DeathVerdict
-from streamlet.runtime.tasks.in_hand import Holding, message_key
+from streamlet.runtime.tasks.in_hand import HOLDS, Holding, message_key
 
 TASKS = {1: "lines", 2: "count", 3: "count"}
 ROOT = 1 << 48
@@ -56,6 +58,48 @@ def test_other_calls_and_idle_loops_accuse_no_tuple() -> None:
     assert blame.judge(held(call="process_tick", count=0), 1.0) == DeathVerdict(" in process_tick of count (task 2)")
     assert blame.judge(held(task=77), 1.0) == DeathVerdict(), "a page that was torn"
     assert blame.careful(1.0) == []
+
+
+def beside(task: int, count: int = 1, has_threads: bool = True) -> Holding:
+    """What a bolt held."""
+    one = count == 1
+    return Holding(task, HOLDS, count, 0.0, (ROOT + 9,) if one else (), (), "['y']" if one else "", False, has_threads)
+
+
+def test_a_death_in_a_call_about_held_tuples_names_the_bolt_and_then_the_tuple() -> None:
+    blame = Blame(TASKS)
+    verdict = blame.judge(held(500, "process_tick"), 10.0)
+    assert " in process_tick of count (task 2), which held 500 tuples, which now come one by one" in verdict.text
+    assert verdict.careful == (2, 3) and verdict.roots == () and verdict.weight == 1.0
+    verdict = blame.judge(held(1, "process_tick"), 11.0)
+    assert verdict.text == " in process_tick of count (task 2), which held the tuple ['x']"
+    assert verdict.roots == (ROOT,) and verdict.weight == NAMED_WEIGHT
+
+
+def test_a_death_in_no_call_is_one_of_the_bolt_that_held_tuples() -> None:
+    """Known to have threads or not: the first tuple of a pool may be the deadly one."""
+    blame = Blame(TASKS)
+    many = beside(2, 12, has_threads=False)
+    verdict = blame.judge(replace(many, beside=(many,)), 10.0)
+    assert verdict.careful == (2, 3) and verdict.roots == () and " while count (task 2) held 12 tuples" in verdict.text
+    one = beside(2)
+    assert blame.judge(replace(one, beside=(one,)), 11.0).roots == (ROOT + 9,)
+
+
+def test_two_that_may_be_why_are_both_given_one_tuple_at_a_time_and_nobody_is_charged() -> None:
+    """One was in the loop's call, the other in the hands of threads. One without threads is no suspect."""
+    blame = Blame({**TASKS, 4: "pool", 5: "join"})
+    call = replace(held(), beside=(beside(4), beside(5, 70, has_threads=False)))
+    verdict = blame.judge(call, 10.0)
+    assert verdict.roots == () and verdict.careful == (2, 3, 4) and verdict.weight == 1.0
+    assert " on the tuple ['x'], beside threads of pool (task 4), which now come one by one" in verdict.text
+    assert blame.careful(11.0) == [2, 3, 4]
+    # A bolt may be in its own call beside its own threads.
+    own = blame.judge(replace(held(), beside=(beside(2),)), 12.0)
+    assert own.roots == () and own.careful == (2, 3)
+    # In a call about no tuple it can only be the threads.
+    tick = blame.judge(replace(held(0, "process_tick", task=1), beside=(beside(4),)), 13.0)
+    assert tick.roots == (ROOT + 9,)
 
 
 def test_what_is_remembered_is_bounded() -> None:

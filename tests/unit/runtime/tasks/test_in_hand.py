@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from streamlet import Bolt, Tuple
-from streamlet.runtime.tasks.in_hand import PAGE_BYTES, Holding, InHand, holding, message_key, shortened, with_tuple
+from streamlet.runtime.tasks.in_hand import (
+    HOLDS,
+    MOST_HOLDERS,
+    PAGE_BYTES,
+    Holding,
+    InHand,
+    holding,
+    message_key,
+    shortened,
+    with_tuple,
+)
 from tests.unit.runtime.tasks.bolt_rig import Rig
 
 
@@ -54,6 +64,32 @@ def test_a_call_without_a_tuple_is_named() -> None:
     assert holding(page) == Holding(2, "process_tick", 0, 5.5)
     hand.note_call(2, "some_day", 5.5)
     assert holding(page) == Holding(2, "its own call", 0, 5.5)
+
+
+def test_what_a_bolt_holds_stands_beside_the_call_and_alone_when_there_is_none() -> None:
+    page = bytearray(PAGE_BYTES)
+    hand = InHand(page, lambda root: "m" if root == 41 else None)
+    one, two = Tuple(["a"], "c", "s", 1, 41), Tuple(["b"], "c", "s", 1, 42)
+    hand.note_held(7, [one, two], has_threads=True, in_full=False)
+    hand.note_held(9, [two], has_threads=False, in_full=True)
+    hand.note_call(3, "process_tick", 5.5, [one])
+    found = holding(page)
+    assert found is not None and (found.task, found.count, found.roots, found.values) == (3, 1, (41,), "['a']")
+    assert found.messages == ((41, message_key("m"), "'m'"),)
+    assert [(each.task, each.count, each.has_threads, each.values) for each in found.beside] == [
+        (7, 2, True, ""),
+        (9, 1, False, "['b']"),
+    ]
+    hand.clear()
+    idle = holding(page)
+    assert idle is not None and (idle.task, idle.call, idle.count, len(idle.beside)) == (7, HOLDS, 2, 2)
+    for task in (7, 9):
+        hand.note_held(task, [], has_threads=True, in_full=True)
+    assert holding(page) is None
+    for task in range(100, 100 + 2 * MOST_HOLDERS):
+        hand.note_held(task, [one], has_threads=True, in_full=False)
+    many = holding(page)
+    assert many is not None and len(many.beside) == MOST_HOLDERS - 2, "two places belong to the first two"
 
 
 def test_a_call_that_was_handed_over_is_named_while_it_runs() -> None:

@@ -1,0 +1,65 @@
+"""Bolts under suspicion share one tuple at a time, and none waits for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamlet import Bolt, Tuple
+from streamlet.runtime.worker.one_by_one import PATIENCE_S, OneByOne
+from tests.unit.runtime.tasks.bolt_rig import Rig
+
+
+class Holds(Bolt):
+    auto_ack = False
+
+    def process(self, tup: Tuple) -> None:
+        pass
+
+
+def bolts(*tasks: int) -> list[Any]:
+    rigs = [Rig(Holds()) for _ in tasks]
+    for task, rig in zip(tasks, rigs, strict=True):
+        rig.task.task_id = task
+    return [rig.task for rig in rigs]
+
+
+def tup(root: int) -> Tuple:
+    return Tuple(["x"], "c", "s", 1, root)
+
+
+def test_while_one_suspect_holds_a_tuple_no_other_gets_one() -> None:
+    one, other = bolts(2, 3)
+    suspects = OneByOne()
+    assert not suspects
+    suspects.suspect([one, other], 10.0, 120.0)
+    assert suspects and 2 in suspects and suspects.waiting(10.0) == set()
+    one.held[tup(1)] = 10.0
+    assert suspects.waiting(10.0) == {2, 3}
+    one.held.clear()
+    one.stats.acked += 1
+    assert suspects.waiting(10.1) == set()
+    other.held.update({tup(1): 10.0, tup(2): 10.0})  # from before it was suspected
+    one.held[tup(3)] = 10.0
+    assert suspects.waiting(10.2) == {2, 3}
+
+
+def test_one_that_settles_none_gets_as_many_again_while_the_others_wait() -> None:
+    one, other = bolts(2, 3)
+    suspects = OneByOne()
+    suspects.suspect([one, other], 10.0, 120.0)
+    one.held[tup(1)] = 10.0
+    assert suspects.waiting(10.0 + PATIENCE_S / 2) == {2, 3}
+    assert suspects.waiting(10.0 + PATIENCE_S) == {3} and one.may_hold == 2
+    one.held[tup(2)] = 11.0
+    assert suspects.waiting(11.1) == {2, 3}
+    assert suspects.waiting(11.0 + PATIENCE_S) == {3} and one.may_hold == 4
+
+
+def test_suspicion_ends_with_its_time_and_a_death_elsewhere_does_not_end_it() -> None:
+    (one,) = bolts(2)
+    suspects = OneByOne()
+    suspects.suspect([one], 10.0, 120.0)
+    suspects.suspect([], 10.1, 0.0)
+    one.held[tup(1)] = 10.0
+    assert suspects.waiting(10.5) == {2}
+    assert suspects.waiting(130.0) == set() and not suspects and one.may_hold == 0
