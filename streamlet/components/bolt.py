@@ -51,6 +51,13 @@ class Bolt(Component):
     Such tuples do not time out; they count as queued. For a bolt that takes batches.
     """
 
+    max_unacked: ClassVar[int | None] = None
+    """Most tuples that it may hold, neither acked nor failed; None: any number.
+
+    The others wait in its queue, where they do not time out, and fewer trees are opened. For a bolt with
+    ``auto_ack = False`` and threads of its own; may be set in ``initialize``, too. Untracked tuples do not count.
+    """
+
     commits_epochs: ClassVar[bool] = False
     """Whether it commits in ``topology.delivery: exactly-once`` (``components.epoch_tuples``)."""
 

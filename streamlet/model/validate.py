@@ -243,6 +243,8 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
     if by_batch is not None and by_batch():
         yield from _batches(cls, shown)
     yield from _replays(cls, shown)
+    if component.kind == BOLT:
+        yield from _bounds(cls, shown)
     yield from _signatures(component)
     yield from uncalled(cls, component.kind)
     # A call of a coroutine or generator function runs none of it: its tuple would be acked unprocessed, and an async
@@ -329,6 +331,18 @@ def _batches(cls: Any, shown: str) -> Iterator[Finding]:
         yield (
             f"{shown} has on_batch_error = {on_error!r}.",
             'Set it to "fail" (all tuples of the batch) or "split" (only those that raise when they come alone).',
+        )
+
+
+def _bounds(cls: Any, shown: str) -> Iterator[Finding]:
+    """Yield a wrong bound of the tuples that a bolt may hold."""
+    most = inspect.getattr_static(cls, "max_unacked", None)
+    number = isinstance(most, int) and not isinstance(most, bool) and most >= 1
+    if most is not None and not number and not hasattr(most, "__get__"):
+        yield (
+            f"{shown} has max_unacked = {most!r}.",
+            "It is the most tuples that it may hold, neither acked nor failed: a whole number, 1 or more; None is for "
+            "any number.",
         )
 
 

@@ -18,7 +18,7 @@ def no_thread_has_any(loop: WorkerLoop, named: Sequence[str]) -> bool:
     # a batch is known to wait for a tick. Another thread's emit is taken before the ack behind it, so a bolt that holds
     # nothing has nothing under way.
     holding = _holding(loop)
-    return loop.idle and bool(holding) and all(live.plan.component in named or _for_tick(live) for live in holding)
+    return loop.stands and bool(holding) and all(live.plan.component in named or _for_tick(live) for live in holding)
 
 
 def let_more_in(loop: WorkerLoop) -> bool:

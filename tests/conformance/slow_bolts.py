@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,38 @@ class Forgets(Noting):
             self.ack(tup)
 
 
+class InThreads(Noting):
+    """Works on its tuples in four threads, and holds eight at most. From number 300 on each takes ten times as long."""
+
+    outputs = ["n"]
+    auto_ack = False
+    max_unacked = 8
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        super().initialize(conf, context)
+        self.pool = ThreadPoolExecutor(4)
+        self.lock, self.open = threading.Lock(), 0
+
+    def process(self, tup: Tuple) -> None:
+        with self.lock:
+            self.open += 1
+            self.notes.note(held=self.open)
+        self.pool.submit(self.work, tup)
+
+    def work(self, tup: Tuple) -> None:
+        time.sleep(self.conf["slow.secs"] * (10 if tup.values[0] >= 300 else 1))
+        self.taken(tup)
+        self.emit([tup.values[0]], anchors=[tup])
+        with self.lock:  # before it is acked: counted are never more than it holds
+            self.open -= 1
+        self.ack(tup)
+
+
+class Behind(Bolt):
+    def process(self, tup: Tuple) -> None:
+        pass
+
+
 CONFIG = {"slow.results": "", "slow.count": 1000, "slow.secs": 0.003}
 
 
@@ -164,6 +198,13 @@ class Ticking(Topology):
     config = CONFIG
     numbers = Numbers.spec()
     slow = ByTick.spec(inputs=[numbers], config={"topology.tick.tuple.freq.secs": 0.3})
+
+
+class Threads(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    slow = InThreads.spec(inputs=[numbers])
+    behind = Behind.spec(inputs=[slow])
 
 
 class Forgetting(Topology):

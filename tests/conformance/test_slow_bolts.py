@@ -49,6 +49,8 @@ class Ran:
         self.work_s = max(moments) - min(moments)
         """Seconds from the first tuple that the bolt was given to the last."""
         self.failures = [(line["failed"], line["reason"]) for line in lines if "failed" in line]
+        self.held = [line["held"] for line in lines if "held" in line]
+        """How many tuples a bolt with threads held, at each that it was given."""
         self.given_up = [line["given_up"] for line in lines if "given_up" in line]
 
     @property
@@ -121,6 +123,17 @@ def test_a_bolt_that_collects_batches_does_not_starve(backend: str, workers: int
     """It acks nothing before it has 500, or before its tick: the window opens for it."""
     ran = Ran(tmp_path, backend, workers, name, slow__count=2000)
     assert ran.all_once(2000)
+
+
+@backends
+def test_a_pool_of_threads_holds_no_more_than_it_may_and_what_waits_for_it_does_not_time_out(
+    backend: str, workers: int, tmp_path: Path
+) -> None:
+    """500 numbers are 4 s of work: without a bound all would be in the pool, and time out there at 1 s."""
+    ran = Ran(tmp_path, backend, workers, "Threads", slow__count=500, slow__secs=0.007)
+    assert ran.all_once(500)
+    assert ran.numbers.timed_out == 0 and 5 <= max(ran.held) <= 8
+    assert ran.waits[len(ran.waits) // 2] < TIMEOUT_S, "the window should keep most tuples from waiting that long"
 
 
 @backends

@@ -76,6 +76,8 @@ class Made(Topology):
     numbers = Numbers.spec()
     passing = Pass.spec(inputs=[numbers])
     deadly = Deadly.spec(inputs=[passing], par=PAR)
+    if Deadly.outputs:
+        behind = Behind.spec(inputs=[deadly])
 """
 
 

@@ -24,6 +24,7 @@ class Deadly(TicklessBatchingBolt, Records):
 
 BY_THREADS = """
 class Deadly(Records):
+    outputs = ["n", "text"]
     auto_ack = False
     def initialize(self, conf, context):
         super().initialize(conf, context)
@@ -32,7 +33,12 @@ class Deadly(Records):
         self.pool.submit(self.finish, tup)
     def finish(self, tup):
         self.work_on(tup)
+        self.emit(tup.values, anchors=[tup])
         self.ack(tup)
+
+class Behind(Bolt):
+    def process(self, tup):
+        pass
 """
 
 BY_FIFTIES = """

@@ -143,9 +143,12 @@ class BoltTask:
         self._most_size = self._usual_size
         self._notes_each_tuple = False
         self._careful_until: float | None = None
+        self.max_unacked = 0
         self.may_hold = 0
-        """Tuples that a bolt under suspicion may hold before it waits; 0: it is under none."""
+        """Tuples that the bolt may hold before it waits: ``max_unacked``, fewer under suspicion; 0: any number."""
         self._noted_held = 0
+        self._full_since: float | None = None
+        self._full_s = 0.0
         self._failures = 0
         """Tuples that failed: ``process`` raised, or the bolt called ``fail``; each once."""
         self._failures_allowed = first_failures
@@ -156,7 +159,8 @@ class BoltTask:
         bolt.bind(self)
 
     def initialized(self) -> None:
-        """Choose the emit again after ``initialize``, which may set ``auto_anchor``."""
+        """Take over what ``initialize`` may set: ``auto_anchor`` and ``max_unacked``."""
+        self.max_unacked = self.may_hold = self.bolt.max_unacked or 0
         before, self.emit = self.emit, self._fast_emit() or self.emit_anywhere
         if vars(self.bolt).get("emit") is before:  # else it has put something of its own around it
             self.bolt.bind(self)
@@ -512,6 +516,8 @@ class BoltTask:
             self._give_each_row_an_edge(work)
         while work.left > 0:
             size = self._size
+            if self.may_hold and (size := min(size, self.may_hold - len(self.held))) <= 0:
+                break
             # Where a death or a hang can be looked up from outside: two numbers a slice, and in full for a tuple that
             # is alone in its slice because the bolt is slow.
             if size == 1 and self._notes_each_tuple:
@@ -530,8 +536,8 @@ class BoltTask:
             elif size < self._most_size:
                 self._size = min(2 * size, self._most_size)
             elif self._careful_until is not None and now >= self._careful_until:
-                self._most_size, self._careful_until, self.may_hold = self._usual_size, None, 0
-            if now >= until or (self.may_hold and len(self.held) >= self.may_hold):
+                self._most_size, self._careful_until = self._usual_size, None
+            if now >= until:
                 break
         self._current = None
         done = before - max(work.left, 0)
@@ -569,7 +575,23 @@ class BoltTask:
             return
         if self.calls.used or not isinstance(self.bolt, BatchingBolt):
             self._noted_held = count
-            self.in_hand.note_held(self.task_id, self.held, self.calls.used, self.may_hold > 0)
+            self.in_hand.note_held(self.task_id, self.held, self.calls.used, self._careful_until is not None)
+
+    def is_full(self, now: float) -> bool:
+        """Tell whether the bolt holds as many tuples as it may."""
+        full = 0 < self.max_unacked <= len(self.held)
+        if full and self._full_since is None:
+            self._full_since = now
+        elif not full and self._full_since is not None:
+            self._full_s += now - self._full_since
+            self._full_since = None
+        return full
+
+    def taken_s(self, now: float) -> float:
+        """Return the seconds taken for the tuples so far."""
+        # Rule: with those in which it was full. A call that hands a tuple to a pool takes microseconds, and how fast
+        # the pool is shows only in how long the next tuple has to wait for it.
+        return self.stats.busy_s + self._full_s + (0.0 if self._full_since is None else now - self._full_since)
 
     def _note_tuple(self, work: Work, now: float) -> None:
         run = work.run

@@ -339,8 +339,8 @@ def timed_out(spout: str, count: int, timeout_s: float, holder: tuple[str, int] 
     return (
         f"{what}: the bolt {holder[0]} (task {holder[1]}) was given tuples of theirs longer than {limit} ago, and has "
         "neither acked nor failed them. The spout was informed. A bolt with auto_ack = False calls self.ack(tup) or "
-        "self.fail(tup) once for each tuple, in the end; one that holds tuples for longer on purpose needs a longer "
-        "time-out."
+        "self.fail(tup) once for each tuple, in the end. One whose threads are behind needs a smaller max_unacked; one "
+        "that holds tuples for longer on purpose needs a longer time-out."
     )
 
 
@@ -350,8 +350,8 @@ def waits_long(spout: str, bolt: str, wait_s: float, window: PendingWindow) -> s
         f"The tuples that wait for {bolt} take about {wait_s:,.1f} s to work off, and {window.target_s:g} s is the "
         f"longest that tuples of the spout {spout} should wait. Until they are fewer it may have {window.size:,} trees "
         f"open, and no more. Nothing has failed. If {bolt} waits for answers (a service, a database), let a pool of "
-        "threads ask for many at once, with auto_ack = False: `streamlet docs slow-bolts` shows one. If it computes, "
-        "it needs more tasks (par) on more workers."
+        "threads ask for many at once, with auto_ack = False: `streamlet docs slow-bolts` shows one. If it has a pool, "
+        "that needs more threads. If it computes, it needs more tasks (par) on more workers."
     )
 
 

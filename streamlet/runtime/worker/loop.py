@@ -158,8 +158,12 @@ class WorkerLoop:
         self._full: list[int] = []
         self._full_elsewhere: dict[int, list[int]] = {}
         self._one_by_one = OneByOne()
+        self._bounded: list[BoltTask] = []
+        """The bolts with ``max_unacked``."""
         self._rested: Set[int] = frozenset()
         """The bolts that rested when the order of the inbox was chosen."""
+        self._behind_full: Set[int] = frozenset()
+        """Those that emit to a full task or a clogged link."""
         self._other_workers = frozenset(range(shared.plan.workers)) - {shared.worker}
         self.other_threads = OtherThreads(
             shared.conf["streamlet.threads.queue.max"],
@@ -248,10 +252,22 @@ class WorkerLoop:
         period_s = live.conf[TICK_PERIOD]
         if period_s is not None:
             self.timers.every(period_s, partial(self.tick, live, period_s), now)
-        assert isinstance(live.component, Bolt)
+        assert isinstance(live.component, Bolt) and isinstance(live.run, BoltTask)
+        self._bound(live.run, live.plan.component)
         if live.component.timer_interval_s is not None:
             name = f"The bolt {live.plan.component}"
             self._call_every(live.component.timer_interval_s, partial(self._on_timer, live), name, now)
+
+    def _bound(self, bolt: BoltTask, name: str) -> None:
+        most = bolt.bolt.max_unacked
+        if most is None:
+            return
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            raise ComponentFailed(
+                f"The bolt {name} has max_unacked = {most!r} after initialize. It is the most tuples that it may hold, "
+                "neither acked nor failed: a whole number, 1 or more; None is for any number."
+            )
+        self._bounded.append(bolt)
 
     def _call_every(self, period_s: float, on_timer: Callable[[], None], whose: str, now: float) -> None:
         try:
@@ -348,6 +364,11 @@ class WorkerLoop:
     def idle(self) -> bool:
         """Whether no tuple waits in this worker, though trees may be open."""
         return not (self.inbox or self.departures.waiting or self.other_threads.waiting)
+
+    @property
+    def stands(self) -> bool:
+        """Whether every tuple here waits until a bolt settles others."""
+        return not (self.inbox.ready or self.departures.waiting or self.other_threads.waiting)
 
     @property
     def activated(self) -> bool:
@@ -480,7 +501,9 @@ class WorkerLoop:
                 taken += self._take_calls_of_spout(run)
             else:
                 # Above the marks emits wait, and then their threads. Acks and failures do not.
-                acts = run.calls.take(THREAD_CALLS, emits=live.plan.task_id not in self.inbox.waits)
+                # Rule: a bolt that rests, or is full, may emit: what its threads emit stands before the acks that end
+                # its rest.
+                acts = run.calls.take(THREAD_CALLS, emits=live.plan.task_id not in self._behind_full)
                 taken += len(acts)
                 for act in acts:
                     act()
@@ -726,12 +749,16 @@ class WorkerLoop:
         full |= self.departures.held
         waits = {task for task, ahead in self._ahead.items() if not full.isdisjoint(ahead)}
         # One that rests waits for the world outside, which waits for none of our queues: nothing can lock by it.
+        self._behind_full = waits
         self._rested = self._resting()
         self.inbox.order(waits | self._rested)
 
     def _resting(self) -> Set[int]:
         """Return the bolts that want, or may have, no tuples for now."""
         rests = frozenset(self.shared.resting)
+        if self._bounded:
+            now = self.clock.monotonic()
+            rests |= {bolt.task_id for bolt in self._bounded if bolt.is_full(now)}
         return rests | self._one_by_one.waiting(self.clock.monotonic()) if self._one_by_one else rests
 
     def recover(self, lost: Iterable[int]) -> int:

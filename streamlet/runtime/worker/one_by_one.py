@@ -46,7 +46,7 @@ class OneByOne:
         """Return the suspects that get nothing for now."""
         if now >= self._until:
             for task in self._suspects.values():
-                task.may_hold = 0
+                task.may_hold = task.max_unacked
             self._suspects.clear()
         holders = [task for task in self._suspects.values() if task.held]
         if not holders:

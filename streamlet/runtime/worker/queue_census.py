@@ -225,10 +225,10 @@ class QueueCensus:
         # Rule: a worker is full while a bolt of it rests, and not calm while one holds tuples for longer than a load is
         # measured. Work that goes on in other threads, or in a producer, does not keep the loop awake: shuffles would
         # bring all tuples to a pool that is full, and leave those of other workers idle.
-        if self._shared.resting:
-            return 1.0
         now = self._shared.clock.monotonic()
         bolts = [live.run for live in self._tasks.values() if isinstance(live.run, BoltTask)]
+        if self._shared.resting or any(bolt.is_full(now) for bolt in bolts):
+            return 1.0
         holds = any(now - since >= STEER_S for bolt in bolts for since in islice(bolt.held.values(), 1))
         return max(self._load.measured(), CALM) if holds else self._load.measured()
 
@@ -270,7 +270,8 @@ class QueueCensus:
         """Return the seconds that a task lately took for a tuple."""
         live = self._tasks[task_id]
         pace = self._paces.get(task_id) or self._paces.setdefault(task_id, _Pace())
-        return pace.measured(live.run.stats.executed, live.run.stats.busy_s)
+        taken_s = live.run.taken_s(self._shared.clock.monotonic()) if isinstance(live.run, BoltTask) else 0.0
+        return pace.measured(live.run.stats.executed, taken_s)
 
 
 def _older(multi: bool, roots: Iterable[Any], bounds: Mapping[int, int]) -> Iterator[int]:
@@ -317,7 +318,9 @@ class _Pace:
 
     def measured(self, executed: int, busy_s: float) -> float:
         tuples, seconds = executed - self._executed, busy_s - self._busy_s
-        if tuples >= PACE_TUPLES or seconds >= PACE_S or (tuples and not self._executed):
+        if not tuples:  # none in so long: the next one takes no less
+            self._seconds = max(self._seconds, seconds)
+        elif tuples >= PACE_TUPLES or seconds >= PACE_S or not self._executed:
             # Half of it from before: one long call among many short ones does not close the window.
             latest = seconds / tuples
             self._seconds = (self._seconds + latest) / 2 if self._executed else latest

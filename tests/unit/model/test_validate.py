@@ -339,6 +339,17 @@ def test_a_bolt_with_process_batch_needs_no_process_and_its_choices_are_checked(
     assert [p.message.split(" has ")[1] for p in found] == ["batch_size = 0.", "on_batch_error = 'retry'."]
 
 
+@pytest.mark.parametrize("most", [0, -1, True, 2.5, "8"])
+def test_a_bolt_has_the_bound_of_what_it_may_hold_checked(most: Any) -> None:
+    lines = Lines.spec()
+    bounded = type("Bounded", (Split,), {"max_unacked": most, "__module__": __name__})
+    found = only(problems(lines=lines, split=bounded.spec(inputs=[lines])))
+    assert f"has max_unacked = {most!r}." in found.message and "1 or more; None is for any number" in found.remedy
+    for right in (None, 1, property(lambda self: 3)):
+        sound = type("Bounded", (Split,), {"max_unacked": right, "__module__": __name__})
+        assert not problems(lines=lines, split=sound.spec(inputs=[lines]))
+
+
 def test_a_spout_that_replays_has_its_choices_checked() -> None:
     lines = BadReplays.spec()
     found = problems(lines=lines, split=Split.spec(inputs=[lines]))

@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from streamlet import Batch, Bolt, ReliableSpout, Topology
+from streamlet import Batch, Bolt, ReliableSpout, Topology, Tuple
 from streamlet.components.component import BoltPort
+from streamlet.runtime.tasks.user_errors import ComponentFailed
 from streamlet.testing import TopologyTester
 
 
@@ -50,7 +51,18 @@ class RestsAfterOne(Holds):
     timer_interval_s = 0.5
 
 
-def rig(kind: type[Holds], **settings: Any) -> TopologyTester:
+class HoldsThree(Bolt):
+    auto_ack = False
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.max_unacked = 3  # type: ignore[misc]  # as users may
+        self.kept: list[Tuple] = []
+
+    def process(self, tup: Tuple) -> None:
+        self.kept.append(tup)
+
+
+def rig(kind: type[Bolt], **settings: Any) -> TopologyTester:
     class Kept(Topology):
         numbers = Numbers.spec()
         hold = kind.spec(inputs=[numbers])
@@ -85,6 +97,45 @@ def test_what_waits_for_a_bolt_that_rests_stays_in_its_queue_until_it_goes_on() 
         hold.port.hand_over(lambda: hold.port.rest(False))
         test.advance(5)
         assert sum(map(len, hold.kept)) == 6
+
+
+def test_a_bolt_holds_no_more_tuples_than_it_may_and_gets_the_next_when_one_is_settled() -> None:
+    """Set when the task begins, by then it may know its pool. Untracked tuples are not held by anybody."""
+    with rig(HoldsThree) as test:
+        hold = test.instances("hold")[0]
+        assert isinstance(hold, HoldsThree)
+        test.give("numbers", *[[n] for n in range(10)])
+        test.advance(5)
+        assert [tup.values for tup in hold.kept] == [[0], [1], [2]]
+        hold.ack(hold.kept.pop(0))
+        hold.fail(hold.kept.pop(0))
+        test.advance(5)
+        assert [tup.values for tup in hold.kept] == [[2], [3], [4]]
+        test.wait(until_held_by=["hold"])  # it names who goes on holding, though others wait for it
+
+
+def test_what_waits_for_a_bolt_that_is_full_does_not_time_out() -> None:
+    with rig(HoldsThree, **{"topology.message.timeout.secs": 5}) as test:
+        test.give("numbers", *[[n] for n in range(10)])
+        test.advance(4)
+        hold = test.instances("hold")[0]
+        assert isinstance(hold, HoldsThree)
+        for _ in range(3):
+            hold.ack(hold.kept.pop(0))
+        test.advance(4)
+        assert test.status("numbers").timed_out == 0 and len(hold.kept) == 3
+        test.advance(4)
+        assert test.status("numbers").timed_out == 3, "those that it holds do"
+
+
+@pytest.mark.parametrize("most", [0, True, 2.5, "8"])
+def test_a_wrong_bound_that_is_set_when_a_task_begins_is_told(most: Any) -> None:
+    class Wrong(HoldsThree):
+        def initialize(self, conf: Any, context: Any) -> None:
+            self.max_unacked = most  # type: ignore[misc]  # as users may
+
+    with pytest.raises(ComponentFailed, match=f"bolt hold has max_unacked = {most!r} after initialize"), rig(Wrong):
+        pass
 
 
 def test_a_timer_of_a_bolt_comes_while_it_rests() -> None:
