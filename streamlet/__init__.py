@@ -14,6 +14,7 @@ refuse_missing()
 from streamlet.backends.contract import RunResult, RunStatus, Stop
 from streamlet.base.backoff import Backoff
 from streamlet.base.errors import BadEmit, BadInput, NoRoom, SettingError, StreamletError, ValueCannotTravel
+from streamlet.bolts.concurrent import AsyncBolt, ThreadedBolt
 from streamlet.components.batch import Batch
 from streamlet.components.batching import BatchingBolt, TicklessBatchingBolt
 from streamlet.components.bolt import Bolt
@@ -30,6 +31,7 @@ from streamlet.topology import Topology
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncBolt",
     "Backoff",
     "BadEmit",
     "BadInput",
@@ -48,6 +50,7 @@ __all__ = [
     "Stream",
     "StreamId",
     "StreamletError",
+    "ThreadedBolt",
     "TicklessBatchingBolt",
     "Topology",
     "TopologyContext",

@@ -16,7 +16,8 @@ from streamlet.base.errors import StreamletError, hurts_one_tuple, text_of
 from streamlet.base.printable import cut
 from streamlet.components.bolt import Bolt
 from streamlet.components.component import BoltPort
-from streamlet.components.tuples import Tuple, TupleId
+from streamlet.components.default_anchors import anchored_emits
+from streamlet.components.tuples import Tuple
 from streamlet.model.plan import TICK_PERIOD
 
 
@@ -141,27 +142,8 @@ class BatchingBolt(Bolt):
         self._acks_batches, self._fails_batches, anchors_batches = cls.auto_ack, cls.auto_fail, cls.auto_anchor
         self._batches, self._batch, self._ticks = {}, [], 0
         self._complain = port.complain
-        send, send_many = port.emit, port.emit_many
-
-        def emit(
-            tup: Sequence[Any],
-            stream: str | None = None,
-            anchors: Sequence[Tuple | TupleId] | None = None,
-            direct_task: int | None = None,
-            need_task_ids: bool = False,
-        ) -> list[int] | None:
-            if anchors is None:
-                anchors = self._batch if anchors_batches else []
-            return send(tup, stream, anchors, direct_task, need_task_ids)
-
-        def emit_many(
-            tuples: Iterable[Sequence[Any]], stream: str | None = None, anchors: Sequence[Tuple | TupleId] | None = None
-        ) -> None:
-            if anchors is None:
-                anchors = self._batch if anchors_batches else []
-            send_many(tuples, stream, anchors)
-
-        vars(self).update(emit=emit, emit_many=emit_many, auto_ack=False, auto_anchor=False)
+        emits = anchored_emits(port, lambda: self._batch if anchors_batches else [])
+        vars(self).update(emits, auto_ack=False, auto_anchor=False)
 
 
 def _defined_at(method: Any) -> str:

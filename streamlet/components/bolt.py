@@ -55,7 +55,14 @@ class Bolt(Component):
     """Most tuples that it may hold, neither acked nor failed; None: any number.
 
     The others wait in its queue, where they do not time out, and fewer trees are opened. For a bolt with
-    ``auto_ack = False`` and threads of its own; may be set in ``initialize``, too. Untracked tuples do not count.
+    ``auto_ack = False`` and threads of its own; may be set in ``initialize``, too. Untracked tuples count where it
+    answers for them.
+    """
+
+    answers_for_untracked: ClassVar[bool] = False
+    """Whether it acks or fails each untracked tuple, too: they count as held, and a drain waits for them.
+
+    Without it an untracked tuple is done when ``process`` returns. Only with ``auto_ack = False``.
     """
 
     commits_epochs: ClassVar[bool] = False

@@ -61,6 +61,10 @@ class BoltPort(TaskPort, Protocol):
         """Tell an error of a tuple or batch (None: of neither) as one that ``process`` raised. Fails nothing."""
 
     @property
+    def raised(self) -> Callable[[BaseException, Any], None]:
+        """Treat an error as one that ``process`` raised on a tuple. Any thread."""
+
+    @property
     def rest(self) -> Callable[[bool], None]:
         """Say whether tuples are to wait in the bolt's queue for now; when that is full, spouts pause."""
 

@@ -253,12 +253,15 @@ class _Planning:
         cls = component.cls
         if component.kind == SPOUT:
             return
-        own_time = getattr(cls, "answers_for_held", False) or getattr(cls, "commits_epochs", False)
+        own_time = any(
+            getattr(cls, name, False) for name in ("answers_for_held", "answers_for_untracked", "commits_epochs")
+        )
         if own_time or getattr(cls, "timer_interval_s", None) is not None:
             yield (
-                f"{cls.__qualname__} answers for tuples later and from threads of its own (a KafkaBolt does), and a "
-                "DataFrame's row is done when its bolt returns.",
-                'Leave it out, and let Spark write the result: df.write.parquet, df.write.format("streamlet-kafka").',
+                f"{cls.__qualname__} answers for tuples later and from threads of its own (a KafkaBolt does, a "
+                "ThreadedBolt, an AsyncBolt), and a DataFrame's row is done when its bolt returns.",
+                "Leave it out, and let Spark write the result: df.write.parquet, "
+                'df.write.format("streamlet-kafka"). Where it asks a service, let a plain Bolt do so.',
             )
         for sid in _streams(component):
             if not fields_of(self.topology, sid):

@@ -254,7 +254,9 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
         if kind is not None and _never_run(getattr(base, name, None)) is None:
             yield (
                 f"The method {name} of {shown} is {kind}: calling it runs nothing, and its work would count as done.",
-                "Make it a plain method; run coroutines with asyncio.run inside it.",
+                "Derive the bolt from AsyncBolt, which awaits it."
+                if kind == "async" and name == "process"
+                else "Make it a plain method; run coroutines with asyncio.run inside it.",
             )
 
 

@@ -425,8 +425,9 @@ class BoltTask:
             self.stats.acked += acked
             if self._commits and one.stream in EPOCH_STREAMS:
                 self.stats.set_apart("acked", acked)
-            if self.held:
-                self.held.pop(one, None)
+            since = self.held.pop(one, None) if self.held else None
+            if since is not None and self.bolt.answers_for_untracked:
+                self.stats.latency.add(self.clock.monotonic() - since)
 
     def fail(self, tup: Tuple | TupleId | Batch, reason: str | BaseException | None = None) -> None:
         """Fail every tree of a tuple, or of a batch; ``reason`` travels to the spout. Any thread."""
@@ -541,7 +542,7 @@ class BoltTask:
                 break
         self._current = None
         done = before - max(work.left, 0)
-        self.stats.ran(done, now - started)
+        self.stats.ran(done, now - started, ended=not self.bolt.answers_for_untracked)
         if self._commits and work.run.stream in EPOCH_STREAMS:
             self.stats.set_apart("executed", done)
         if self._at_limit:
@@ -698,7 +699,7 @@ class BoltTask:
                 continue
             if bolt.auto_ack:
                 self.ack(tup)
-            elif tup.state == OPEN and tup.root:
+            elif tup.state == OPEN and (tup.root or bolt.answers_for_untracked):
                 self.held[tup] = given
 
     def _process_as_batch(self, work: Work, size: int) -> None:
@@ -797,6 +798,23 @@ class BoltTask:
         self._end_run(error, self.bolt.process)
 
     # -- what a bolt with threads of its own needs besides -------------------------------------------------
+
+    def raised(self, error: BaseException, tup: Tuple) -> None:
+        """Treat an error as one that ``process`` raised on a tuple. Any thread."""
+        if not self.calls.here():
+            self.calls.put(partial(self.raised, error, tup), "process")
+            return
+        if not hurts_one_tuple(error):
+            raise error
+        current = self._current
+        self._raised(error, tup)
+        self._current = current
+        if self._at_limit:
+            self._stop_if_all_failed()
+
+    def untracked_held(self) -> int:
+        """Count the untracked tuples that the bolt has not settled yet."""
+        return sum(not tup.root for tup in self.held) if self.bolt.answers_for_untracked else 0
 
     def hand_over(self, act: Callable[[], None]) -> None:
         """Have the loop make a call of the bolt's, soon. Any thread. Raises BadEmit when the run ends."""

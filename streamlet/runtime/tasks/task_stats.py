@@ -99,12 +99,16 @@ class TaskStats:
         if count:
             self.of_epochs[counter] = self.of_epochs.get(counter, 0) + count
 
-    def ran(self, count: int, seconds: float) -> None:
-        """Count a run of ``count`` tuples that took ``seconds`` in all."""
+    def ran(self, count: int, seconds: float, ended: bool = True) -> None:
+        """Count a run of ``count`` tuples that took ``seconds`` in all.
+
+        Not ``ended``: they are worked on elsewhere, and each adds its own latency.
+        """
         if count:
             self.executed += count
             self.busy_s += seconds
-            self.latency.add(seconds / count, count)
+            if ended:
+                self.latency.add(seconds / count, count)
 
     def report_metric(self, name: str, value: float) -> None:
         """Set a user's own metric. Raises TypeError or ValueError unless it is a number."""

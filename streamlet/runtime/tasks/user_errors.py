@@ -349,9 +349,9 @@ def waits_long(spout: str, bolt: str, wait_s: float, window: PendingWindow) -> s
     return (
         f"The tuples that wait for {bolt} take about {wait_s:,.1f} s to work off, and {window.target_s:g} s is the "
         f"longest that tuples of the spout {spout} should wait. Until they are fewer it may have {window.size:,} trees "
-        f"open, and no more. Nothing has failed. If {bolt} waits for answers (a service, a database), let a pool of "
-        "threads ask for many at once, with auto_ack = False: `streamlet docs slow-bolts` shows one. If it has a pool, "
-        "that needs more threads. If it computes, it needs more tasks (par) on more workers."
+        f"open, and no more. Nothing has failed. If {bolt} waits for answers (a service, a database), derive it from "
+        "ThreadedBolt or AsyncBolt, to ask for many at once: `streamlet docs slow-bolts` shows both. If it does so, it "
+        "needs more threads. If it computes, it needs more tasks (par) on more workers."
     )
 
 

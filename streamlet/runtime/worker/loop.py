@@ -159,7 +159,7 @@ class WorkerLoop:
         self._full_elsewhere: dict[int, list[int]] = {}
         self._one_by_one = OneByOne()
         self._bounded: list[BoltTask] = []
-        """The bolts with ``max_unacked``."""
+        """The bolts with ``max_unacked``, and those that answer for untracked tuples."""
         self._rested: Set[int] = frozenset()
         """The bolts that rested when the order of the inbox was chosen."""
         self._behind_full: Set[int] = frozenset()
@@ -260,6 +260,8 @@ class WorkerLoop:
 
     def _bound(self, bolt: BoltTask, name: str) -> None:
         most = bolt.bolt.max_unacked
+        if most is not None or bolt.bolt.answers_for_untracked:
+            self._bounded.append(bolt)
         if most is None:
             return
         if isinstance(most, bool) or not isinstance(most, int) or most < 1:
@@ -267,7 +269,6 @@ class WorkerLoop:
                 f"The bolt {name} has max_unacked = {most!r} after initialize. It is the most tuples that it may hold, "
                 "neither acked nor failed: a whole number, 1 or more; None is for any number."
             )
-        self._bounded.append(bolt)
 
     def _call_every(self, period_s: float, on_timer: Callable[[], None], whose: str, now: float) -> None:
         try:
@@ -363,7 +364,8 @@ class WorkerLoop:
     @property
     def idle(self) -> bool:
         """Whether no tuple waits in this worker, though trees may be open."""
-        return not (self.inbox or self.departures.waiting or self.other_threads.waiting)
+        waits = self.inbox or self.departures.waiting or self.other_threads.waiting
+        return not waits and not any(bolt.untracked_held() for bolt in self._bounded)
 
     @property
     def stands(self) -> bool:
@@ -391,6 +393,8 @@ class WorkerLoop:
             counts[self._component_of(target)] += lost
         for live in self.tasks.values():  # what their threads emitted is in no queue of a reader yet
             counts[live.plan.component] += live.run.calls.untracked
+        for bolt in self._bounded:
+            counts[self._component_of(bolt.task_id)] += bolt.untracked_held()
         return {component: count for component, count in counts.items() if count}
 
     def untracked_received(self) -> dict[int, int]:

@@ -247,6 +247,9 @@ class QueueCensus:
                 for box in live.boxes:
                     share = live.run.calls.rows / readers[self._name(box.target)]
                     shares[box.target] = shares.get(box.target, 0.0) + share
+        for task, live in self._tasks.items():  # what it works on elsewhere
+            if isinstance(live.run, BoltTask) and live.run.max_unacked:
+                counts[task] += len(live.run.held)
         paces = {task: self._pace(task) for task, live in self._tasks.items() if isinstance(live.run, BoltTask)}
         wait_s = sum(count * paces[task] for task, count in counts.items())
         wait_s += sum(share * paces.get(task, 0.0) for task, share in shares.items())
@@ -270,8 +273,9 @@ class QueueCensus:
         """Return the seconds that a task lately took for a tuple."""
         live = self._tasks[task_id]
         pace = self._paces.get(task_id) or self._paces.setdefault(task_id, _Pace())
-        taken_s = live.run.taken_s(self._shared.clock.monotonic()) if isinstance(live.run, BoltTask) else 0.0
-        return pace.measured(live.run.stats.executed, taken_s)
+        assert isinstance(live.run, BoltTask)
+        taken_s = live.run.taken_s(self._shared.clock.monotonic())
+        return pace.measured(live.run.stats.executed, taken_s, max(1, live.run.max_unacked))
 
 
 def _older(multi: bool, roots: Iterable[Any], bounds: Mapping[int, int]) -> Iterator[int]:
@@ -316,10 +320,11 @@ class _Pace:
         self._busy_s = 0.0
         self._seconds = 0.0
 
-    def measured(self, executed: int, busy_s: float) -> float:
+    def measured(self, executed: int, busy_s: float, at_once: int = 1) -> float:
+        """Return seconds a tuple. ``at_once``: tuples that it may have under work."""
         tuples, seconds = executed - self._executed, busy_s - self._busy_s
-        if not tuples:  # none in so long: the next one takes no less
-            self._seconds = max(self._seconds, seconds)
+        if not tuples:  # none in so long, of those that it has
+            self._seconds = max(self._seconds, seconds / at_once)
         elif tuples >= PACE_TUPLES or seconds >= PACE_S or not self._executed:
             # Half of it from before: one long call among many short ones does not close the window.
             latest = seconds / tuples

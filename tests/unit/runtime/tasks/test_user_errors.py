@@ -250,6 +250,6 @@ def test_a_definition_is_found_for_functions_classes_and_nothing_else() -> None:
 def test_a_bolt_that_is_too_slow_hears_of_the_pool_and_of_the_page_that_shows_one() -> None:
     """Most slow bolts wait for a service: more tasks and workers are the dear answer to that."""
     text = waits_long("orders", "price", 12.0, PendingWindow(2000, 7.5))
-    assert "If price waits for answers (a service, a database), let a pool of threads" in text
+    assert "If price waits for answers (a service, a database), derive it from ThreadedBolt" in text
     named = re.findall(r"`streamlet docs (\S+)`", text)
     assert named == ["slow-bolts"] and named[0] in pages()

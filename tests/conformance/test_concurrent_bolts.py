@@ -1,0 +1,94 @@
+"""Bolts that work on several tuples at once keep what any bolt promises, on every backend."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamlet.backends.contract import RunRequest, RunResult, Stop
+from streamlet.model.settings import resolve
+from streamlet.runtime.worker.loading import load_topology
+from tests.conformance.conftest import backend_named
+from tests.patience import PATIENCE_S
+from tests.run_observer import Watcher
+
+FILE = Path(__file__).with_name("concurrent_bolts.py")
+
+backends = pytest.mark.parametrize(
+    ("backend", "workers"),
+    [("inline", 1), ("processes", 1), ("processes", 2)],
+    ids=["inline", "one worker", "two workers"],
+)
+kinds = pytest.mark.parametrize("name", ["Threads", "Loops"])
+
+
+def ran(
+    folder: Path, backend: str, workers: int, name: str, seconds: float = PATIENCE_S, **conf: Any
+) -> tuple[RunResult, Watcher]:
+    topology = load_topology(FILE, name)
+    watcher = Watcher()
+    own = {"at_once.results": str(folder), "streamlet.until.caught.up": seconds == PATIENCE_S, **conf}
+    settings = resolve(topology.config, own)
+    request = RunRequest(
+        topology,
+        settings,
+        file=FILE,
+        attribute=name,
+        workers=workers,
+        seconds=seconds,
+        until_caught_up=settings["streamlet.until.caught.up"],
+    )
+    return backend_named(backend).run(request, watcher, Stop()), watcher
+
+
+def written(folder: Path) -> Counter[int]:
+    return Counter(int(line) for line in (folder / "squares.0").read_text().split())
+
+
+@backends
+@kinds
+def test_tuples_are_worked_on_at_once_and_one_that_raises_fails_alone(
+    backend: str, workers: int, name: str, tmp_path: Path
+) -> None:
+    """Its tree fails and comes again; what it emits belongs to its tuple, and no more than five are under work."""
+    result, watcher = ran(tmp_path, backend, workers, name, **{"at_once.raises": True})
+    assert (result.reason, result.drained) == ("caught_up", True)
+    assert written(tmp_path) == Counter(range(1000))
+    numbers, work = result.components["numbers"], result.components["work"]
+    assert (numbers.acked, numbers.failed, work.acked, work.failed, work.errors) == (1000, 20, 1000, 20, 20)
+    assert int((tmp_path / "work.0").read_text()) == 5
+    told = [text for text in watcher.texts if "work (task 2) raised ValueError at" in text]
+    assert told and "concurrent_bolts.py" in told[0] and "not the first time, 7" in told[0]
+
+
+@backends
+@kinds
+def test_a_drain_waits_for_what_is_under_work_though_nobody_tracks_it(
+    backend: str, workers: int, name: str, tmp_path: Path
+) -> None:
+    result, _ = ran(tmp_path, backend, workers, name, **{"topology.acker.executors": 0, "at_once.secs": 0.005})
+    assert (result.reason, result.drained) == ("caught_up", True)
+    assert written(tmp_path) == Counter(range(1000))
+    assert result.components["work"].acked == 1000
+
+
+@backends
+@kinds
+def test_a_run_that_is_ended_by_time_finishes_what_it_has_begun(
+    backend: str, workers: int, name: str, tmp_path: Path
+) -> None:
+    result, _ = ran(tmp_path, backend, workers, name, 2.0, **{"at_once.count": 10**6, "at_once.secs": 0.02})
+    assert (result.reason, result.drained) == ("time", True)
+    done = written(tmp_path)
+    assert max(done.values()) == 1 and result.components["numbers"].acked == done.total() > 50
+
+
+@pytest.mark.spark
+@kinds
+def test_on_executors_they_work_at_once_too(name: str, tmp_path: Path) -> None:
+    result, _ = ran(tmp_path, "spark", 2, name)
+    assert (result.reason, result.drained) == ("caught_up", True)
+    assert written(tmp_path) == Counter(range(1000))
