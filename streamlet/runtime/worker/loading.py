@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from contextvars import ContextVar
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from streamlet.base.errors import BadInput, StreamletError, hurts_one_tuple, text_of
+from streamlet.base.readable import why_unreadable
 from streamlet.model.pystorm_names import PAGE
 from streamlet.model.topology import TopologySpec, is_topology
 from streamlet.runtime.worker.log_lines import keep_shown
@@ -124,6 +126,12 @@ def _import(file: Path) -> ModuleType:
 
 def _check_is_module(file: Path) -> None:
     """Check that every worker can import a file. Raises CannotLoad."""
+    why = why_unreadable(file)
+    if why:
+        raise CannotLoad(
+            f"{file} cannot be read: {why}. The user that starts a run (here number {os.geteuid()}) must have "
+            "the right to read the file, and to enter the folders above it. Nothing was started."
+        )
     if file.is_dir():
         raise CannotLoad(f"{file} is a folder. Give the path of a Python file that holds a topology.")
     if not file.is_file():
