@@ -5,11 +5,11 @@ A program that comes from there relies on a call or a value; with nothing said, 
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
+from streamlet.model.own_attributes import attributes_of_self, methods_of, users_classes
 from streamlet.model.pystorm_names import COMPONENT, CONSTRUCTOR, CURRENT, INNER
 from streamlet.model.spec import BOLT, SPOUT
 
@@ -36,7 +36,7 @@ STREAMS_OF_STORM = ("input_stream", "output_stream", "rdb_signal")
 def uncalled(cls: type, kind: str) -> Iterator[tuple[str, str]]:
     """Yield each definition that nothing calls, attribute that nothing sets or reads."""
     shown = f"{cls.__module__}.{cls.__qualname__}"
-    own = [base for base in cls.__mro__ if not base.__module__.startswith("streamlet.") and base is not object]
+    own = users_classes(cls)
     for name in BOUND[kind]:
         if _defines(own, name):
             yield (
@@ -57,7 +57,7 @@ def uncalled(cls: type, kind: str) -> Iterator[tuple[str, str]]:
 
 def _attributes(cls: type, kind: str, shown: str, own: list[type]) -> Iterator[tuple[str, str]]:
     """Yield attributes of ``self`` that nothing sets, or that nothing reads."""
-    functions = [(name, function) for base in own for name, function in _functions(base)]
+    functions = [(name, function) for base in own for name, function in methods_of(base)]
     loaded = {attribute for _, function in functions for attribute in attributes_of_self(function, "LOAD_")}
     stored = {attribute: name for name, function in functions for attribute in attributes_of_self(function, "STORE_")}
     for name, answer in {**COMPONENT, **CURRENT}.items():
@@ -107,38 +107,6 @@ def _constructor(shown: str, own: list[type]) -> Iterator[tuple[str, str]]:
                     f"{shown} has {name} in its __init__, which nothing here gives or takes: {CONSTRUCTOR[name]}.",
                     "Call super().__init__() without arguments, or prepare in initialize(self, conf, context).",
                 )
-
-
-def attributes_of_self(function: FunctionType, how: str) -> Iterator[str]:
-    """Yield attributes that a method loads ("LOAD_") or stores ("STORE_")."""
-    code = function.__code__
-    if code.co_argcount:
-        yield from _attributes_of(code, code.co_varnames[0], how)
-
-
-def _attributes_of(code: CodeType, owner: str, how: str) -> Iterator[str]:
-    # Two instructions that follow each other: the owner is put on the stack, and an attribute of it taken or set.
-    # A newer Python may put two variables there at once: the last one is the owner.
-    before: Any = None
-    for instruction in dis.get_instructions(code):
-        if instruction.opname == "CACHE":
-            continue
-        last = (
-            before.argval if before is not None and "LOAD_" in before.opname and "ATTR" not in before.opname else None
-        )
-        last = last[-1] if isinstance(last, tuple) and last and "FAST" in before.opname else last
-        if last == owner and before.opname != "LOAD_CONST" and instruction.opname in (f"{how}ATTR", f"{how}METHOD"):
-            yield instruction.argval
-        before = instruction
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _attributes_of(constant, owner, how)
-
-
-def _functions(cls: type) -> Iterator[tuple[str, FunctionType]]:
-    for name, value in vars(cls).items():
-        made = [value.fget, value.fset] if isinstance(value, property) else [value]
-        yield from ((name, one) for one in made if isinstance(one, FunctionType))
 
 
 def _constants(code: CodeType) -> Iterator[str]:
