@@ -1,4 +1,4 @@
-"""Frames between workers that come twice, out of order, or never, by a proxy that knows where each one ends."""
+"""Frames between workers that come twice, out of order, never, or by single bytes: a proxy does it to living links."""
 
 from __future__ import annotations
 
@@ -100,6 +100,35 @@ def test_b5_acks_that_come_twice_out_of_order_or_never_complete_no_tree_that_is_
     (numbers,) = (row for row in result.status.components if row.name == "numbers")
     assert numbers.failed > 0 == numbers.timed_out
     check_acks(tmp_path, COUNT)
+
+
+class SlicingProxy(CutProxy):
+    """Hands on one byte at a time, or a few: no frame arrives whole, nor alone."""
+
+    def pump(self, source: socket.socket, sink: socket.socket, from_dialer: bool) -> None:
+        rng = random.Random(self.path)
+        while data := source.recv(1 << 16):
+            while data:
+                cut = rng.choice((1, 1, 1, 2, 3, 50))
+                sink.sendall(data[:cut])
+                data = data[cut:]
+
+
+class Sliced(Proxied):
+    kind = SlicingProxy
+
+
+def test_b4_links_that_bring_single_bytes_cut_no_link_and_lose_nothing(tmp_path: Path) -> None:
+    """The handshakes, too."""
+    count = 5000
+    conf: dict[str, Any] = {"out": str(tmp_path), "numbers.count": count, "numbers.per.second": 4000}
+    with Inside(None, 3, Sliced, file=ACKED_NUMBERS, **conf) as run:
+        result = run.finish()
+    assert result.reason == "caught_up"
+    assert not [text for text in run.observer.texts if "lost its link" in text]
+    assert run.coordinator.before[0].links() == 2, "one with each other worker"
+    assert [row.failed for row in result.status.components] == [0, 0, 0]
+    check_acks(tmp_path, count)
 
 
 def _stored(out: Path, least: int) -> bool:
