@@ -8,7 +8,6 @@ from __future__ import annotations
 import dis
 from collections.abc import Iterator
 from types import CodeType, FunctionType
-from typing import Any
 
 
 def users_classes(cls: type) -> list[type]:
@@ -36,20 +35,24 @@ def attributes_of_self(function: FunctionType, how: str) -> Iterator[str]:
 def _attributes_of(code: CodeType, owner: str, how: str) -> Iterator[str]:
     # Two instructions that follow each other: the owner is put on the stack, and an attribute of it taken or set.
     # A newer Python may put two variables there at once: the last one is the owner.
-    before: Any = None
+    before: dis.Instruction | None = None
     for instruction in dis.get_instructions(code):
-        if instruction.opname == "CACHE":
+        if instruction.opname in ("CACHE", "COPY"):  # copied where it is also set: self.n += 1
             continue
-        last = (
-            before.argval if before is not None and "LOAD_" in before.opname and "ATTR" not in before.opname else None
-        )
-        last = last[-1] if isinstance(last, tuple) and last and "FAST" in before.opname else last
-        if last == owner and before.opname != "LOAD_CONST" and instruction.opname in (f"{how}ATTR", f"{how}METHOD"):
+        if instruction.opname in (f"{how}ATTR", f"{how}METHOD") and _variable(before) == owner:
             yield instruction.argval
         before = instruction
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _attributes_of(constant, owner, how)
+
+
+def _variable(put: dis.Instruction | None) -> str | None:
+    """Return the variable that an instruction puts on the stack last."""
+    if put is None or "LOAD_" not in put.opname or "ATTR" in put.opname or put.opname == "LOAD_CONST":
+        return None
+    last = put.argval[-1] if isinstance(put.argval, tuple) else put.argval
+    return last if isinstance(last, str) else None
 
 
 def methods_of(cls: type) -> Iterator[tuple[str, FunctionType]]:

@@ -12,6 +12,7 @@ class Own(Bolt):
     def initialize(this: Any, conf: Any, context: Any) -> None:
         this.kept, this.conf = [], conf
         context.other = conf.name
+        this.seen += 1
 
     @property
     def size(self) -> int:
@@ -28,7 +29,7 @@ class Own(Bolt):
 def test_what_a_method_stores_and_loads_is_what_stands_behind_its_first_argument() -> None:
     methods = dict(methods_of(Own))
     assert {*attributes_of_self(methods["initialize"], "STORE_")} == {"kept", "conf"}
-    assert {*attributes_of_self(methods["initialize"], "LOAD_")} == set()
+    assert {*attributes_of_self(methods["initialize"], "LOAD_")} == {"seen"}
     assert {*attributes_of_self(methods["size"], "LOAD_")} == {"kept", "parts"}
     assert {*attributes_of_self(methods["parts"], "LOAD_")} == {"context"}
 
