@@ -14,13 +14,12 @@ import pytest
 
 from streamlet.runtime.links.handshake import ANSWER_BYTES, HELLO_BYTES, PROOF_BYTES
 from streamlet.runtime.links.wire import TAG_BYTES, decode_data
-from tests.faults.acked_after_stored import ACKED_NUMBERS, check_acks, stored
+from tests.faults.acked_after_stored import ACKED_NUMBERS, check_acks, end, stored
 from tests.faults.inside import CutProxy, Inside, Proxied
 from tests.faults.rig import wait_for
 from tests.patience import PATIENCE_S
 from tests.seeds import seeds
 
-COUNT = 30_000
 ROUNDS = 6
 Fault = Callable[[list[bytes]], list[bytes]]
 
@@ -81,10 +80,10 @@ def test_b5_acks_that_come_twice_out_of_order_or_never_complete_no_tree_that_is_
 ) -> None:
     """The link is closed for it, and its trees come again at once; no worker is replaced, no time-out is waited for."""
     rng = random.Random(seed)
-    conf: dict[str, Any] = {"out": str(tmp_path), "numbers.count": COUNT, "numbers.per.second": 4000}
+    conf: dict[str, Any] = {"out": str(tmp_path), "numbers.per.second": 4000}
     with Inside(None, 3, FramesProxied, file=ACKED_NUMBERS, **conf) as run:
         for _ in range(ROUNDS):
-            least = min(COUNT, stored(tmp_path) + rng.randrange(500, 2500))
+            least = stored(tmp_path) + rng.randrange(500, 2500)
             wait_for("numbers to be stored", partial(_stored, tmp_path, least), told=run.told)
             # Both links of the worker of the spout run through the proxy before it, and all acks come home by them.
             proxy = run.coordinator.before[0]
@@ -93,13 +92,14 @@ def test_b5_acks_that_come_twice_out_of_order_or_never_complete_no_tree_that_is_
             proxy.fault = FAULTS[name]
             assert proxy.happened.wait(PATIENCE_S), run.told()
             wait_for("the pair to link again", partial(_more_links, proxy, links), told=run.told)
+        end(tmp_path)
         result = run.finish()
     assert result.reason == "caught_up"
     assert any("tag does not match: it was changed, repeated" in text for text in run.observer.texts)
     assert [worker["epoch"] for worker in result.status.workers] == [1, 1, 1]
     (numbers,) = (row for row in result.status.components if row.name == "numbers")
     assert numbers.failed > 0 == numbers.timed_out
-    check_acks(tmp_path, COUNT)
+    check_acks(tmp_path)
 
 
 class SlicingProxy(CutProxy):
@@ -120,15 +120,16 @@ class Sliced(Proxied):
 
 def test_b4_links_that_bring_single_bytes_cut_no_link_and_lose_nothing(tmp_path: Path) -> None:
     """The handshakes, too."""
-    count = 5000
-    conf: dict[str, Any] = {"out": str(tmp_path), "numbers.count": count, "numbers.per.second": 4000}
+    conf: dict[str, Any] = {"out": str(tmp_path), "numbers.per.second": 4000}
     with Inside(None, 3, Sliced, file=ACKED_NUMBERS, **conf) as run:
+        wait_for("numbers to be stored", partial(_stored, tmp_path, 5000), told=run.told)
+        end(tmp_path)
         result = run.finish()
     assert result.reason == "caught_up"
     assert not [text for text in run.observer.texts if "lost its link" in text]
     assert run.coordinator.before[0].links() == 2, "one with each other worker"
     assert [row.failed for row in result.status.components] == [0, 0, 0]
-    check_acks(tmp_path, count)
+    check_acks(tmp_path)
 
 
 def _stored(out: Path, least: int) -> bool:
