@@ -60,8 +60,9 @@ def _attributes(cls: type, kind: str, shown: str, own: list[type]) -> Iterator[t
     functions = [(name, function) for base in own for name, function in methods_of(base)]
     loaded = {attribute for _, function in functions for attribute in attributes_of_self(function, "LOAD_")}
     stored = {attribute: name for name, function in functions for attribute in attributes_of_self(function, "STORE_")}
+    made_on_demand = _defines(own, "__getattr__") or _defines(own, "__getattribute__")
     for name, answer in {**COMPONENT, **CURRENT}.items():
-        if name in loaded and name not in stored and not _defines(own, name):
+        if name in loaded and name not in stored and not _defines(own, name) and not made_on_demand:
             yield (
                 f"{shown} uses self.{name}, which is not there: {answer}.",
                 "`streamlet docs migrating-from-streamparse` lists all differences.",

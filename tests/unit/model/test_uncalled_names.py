@@ -113,6 +113,19 @@ def test_settings_of_a_component_that_its_constructor_sets_are_named_and_what_ma
     assert said_of(Keeps) == []
 
 
+def test_an_attribute_that_a_class_makes_on_demand_is_not_missed() -> None:
+    class Own(Bolt):
+        __module__ = "users"
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.process, name)
+
+        def process(self, tup: Tuple) -> None:
+            self.send_message({})
+
+    assert said_of(Own) == []
+
+
 def test_what_a_bolt_may_set_on_itself_is_not_named() -> None:
     class Own(Bolt):
         __module__ = "users"
