@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from streamlet.backends.contract import Backend, RunRequest, RunResult, RunStatus, Stop
 from streamlet.base.errors import BadInput, SettingError, StreamletError, WrongArgument, refuse_all, text_of
+from streamlet.base.readable import why_unreadable
 from streamlet.model.settings import SETTINGS, of_streamparse, parse_setting, resolve, streamparses_keys, unknown_key
 from streamlet.model.spec import SPOUT
 from streamlet.model.topology import ComponentDef, TopologyMeta, TopologySpec, is_topology
@@ -285,6 +286,12 @@ def make_request(
 
 def _shared_here(named: Mapping[str, str]) -> dict[str, str] | None:
     """Return the absolute paths of shared files. Raises BadInput for those that are not there."""
+    closed = [f"{name}={path}: {why}" for name, path in named.items() if (why := why_unreadable(Path(path)))]
+    if closed:
+        raise BadInput(
+            f"streamlet.shared has what cannot be read ({'; '.join(closed)}). The user that starts the run must have "
+            "the right to read the file or folder, and to enter the folders above it."
+        )
     gone = [f"{name}={path}" for name, path in named.items() if not Path(path).exists()]
     if gone:
         raise BadInput(

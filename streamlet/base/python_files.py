@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
+from streamlet.base.readable import is_there
+
 
 def package_files(package: str) -> Iterator[tuple[Path, str]]:
     """Yield the Python files of a package, with names for a zip; no tests."""
@@ -35,7 +37,10 @@ def python_files(folder: Path, most_folders: int | None = None) -> Iterator[Path
             # Hidden folders, caches and virtual environments are nobody's modules.
             if entry.is_dir(follow_symlinks=False):
                 below = here / entry.name
-                if below.name.isidentifier() and below.name != "__pycache__" and not (below / "pyvenv.cfg").exists():
+                # Rule: a folder that is closed holds nothing. Path.exists alone raises there, and one beside a
+                # topology would refuse each of its runs.
+                environment = is_there(below / "pyvenv.cfg")
+                if below.name.isidentifier() and below.name != "__pycache__" and not environment:
                     waiting.append(below)
             # A hidden file, or a link to nowhere, is an editor's: nobody imports it.
             elif entry.name.endswith(".py") and not entry.name.startswith(".") and entry.is_file():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from streamlet.backends.contract import RunRequest, RunResult, RunStatus
 from streamlet.base.errors import BadInput
 from streamlet.base.hand_over import HandOver
+from streamlet.base.readable import is_there
 from streamlet.cli.show import View
 from streamlet.model.spec import SPOUT
 
@@ -113,7 +114,7 @@ class MetricsFile:
         """Follow a link; refuse a device or pipe. Raises MetricsUnavailable."""
         # Each write renames a new file over the old one. Over a device, that takes the device from every process.
         self._target = self._path.resolve()
-        if self._target.exists() and not self._target.is_file():
+        if is_there(self._target) and not self._target.is_file():
             self._over = True
             raise MetricsUnavailable(
                 f"--metrics-file {self._path} is a device, a pipe or a folder, and would be replaced about once a "

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from streamlet.base.readable import is_there
 from streamlet.model.topology import TopologySpec
 
 
@@ -68,7 +69,7 @@ def parse_target(value: str) -> TopologyTarget:
     True
     """
     file, colon, attribute = value.rpartition(":")
-    if colon and file and attribute.isidentifier() and not Path(value).exists():
+    if colon and file and attribute.isidentifier() and not is_there(Path(value)):
         return TopologyTarget(Path(file), attribute)
     return TopologyTarget(Path(value))
 

@@ -9,6 +9,7 @@ from streamlet.components.batch import Batch
 from streamlet.components.columns import as_columns
 from streamlet.components.component import BoltPort, Component, not_running
 from streamlet.components.tuples import TICK_STREAM, Tuple, TupleId
+from streamlet.model.own_attributes import sets_itself
 from streamlet.model.spec import BOLT, ComponentSpec
 
 KeptInTests = Callable[[Batch], tuple[list[Any], Mapping[int, Exception]]]
@@ -96,7 +97,10 @@ class Bolt(Component):
 
         Its tuples are acked and failed for it, or it bounds by itself how long they wait.
         """
-        return cls.auto_fail and (cls.auto_ack or cls.answers_for_held)
+        # Rule: who sets a flag in a method may ack by hand. Asked of the class alone, its trees would be tracked as
+        # sets, and a bolt that collects nearly all tuples that may be open would wait for ever.
+        later = sets_itself(cls, "auto_ack", "auto_fail")
+        return cls.auto_fail and (cls.auto_ack or cls.answers_for_held) and not later
 
     def process(self, tup: Tuple) -> None:
         """Handle one tuple."""

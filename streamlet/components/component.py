@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Never, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import SettingError
 from streamlet.components.context import TopologyContext
-from streamlet.model.pystorm_names import COMPONENT, missing
+from streamlet.model.pystorm_names import COMPONENT, CONSTRUCTOR, CURRENT, PAGE, missing
 from streamlet.model.stream import Stream
 
 COMPONENT_LOGGER = "streamlet.component"
@@ -90,6 +90,15 @@ class Component:
     debug: bool
     """pystorm's names for what ``initialize`` is given; the runtime sets them just before it calls that."""
 
+    if not TYPE_CHECKING:  # with it a type checker would accept every argument
+        # Rule: what pystorm's constructor takes is refused by name. Taken and dropped, a stream or a serializer that
+        # somebody gives would be ignored in silence; object's own error names none of them.
+        def __init__(self, *given: Any, **named: Any) -> None:
+            after = super().__init__
+            if (given or named) and getattr(after, "__objclass__", None) is object:
+                raise TypeError(_no_arguments(type(self).__name__, given, named))
+            after(*given, **named)
+
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         """Prepare, once, before the first tuple. May block; may raise, which fails the run."""
 
@@ -154,6 +163,14 @@ class Component:
         return dict(kwargs)
 
 
+def _no_arguments(name: str, given: Sequence[Any], named: Mapping[str, Any]) -> str:
+    """Say what takes the place of arguments of pystorm's constructor."""
+    theirs = [*list(CONSTRUCTOR)[: len(given)], *(key for key in named if key in CONSTRUCTOR)]
+    answers = "; ".join(f"{key}: {CONSTRUCTOR[key]}" for key in theirs)
+    page = f" ({answers}; `streamlet docs {PAGE}`)" if answers else ""
+    return f"{name}() takes no arguments{page}. Call super().__init__() with none, and prepare in initialize."
+
+
 class _NotHere:
     """A name of pystorm's that a component does not have: looking at it says what takes its place."""
 
@@ -163,11 +180,11 @@ class _NotHere:
         self.name = name
 
     def __get__(self, made: object, owner: type) -> Never:
-        text = missing(f"{owner.__name__!r} object", self.name, COMPONENT)
+        text = missing(f"{owner.__name__!r} object", self.name, {**COMPONENT, **CURRENT})
         raise AttributeError(text, name=self.name, obj=owner if made is None else made)
 
 
-for _name in COMPONENT:
+for _name in (*COMPONENT, *CURRENT):
     setattr(Component, _name, _NotHere(_name))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never
 
 OPEN = 0
 ACKED = 1
@@ -49,6 +49,14 @@ class Tuple:
     def id(self) -> TupleId:
         """A number, unique in its tree; ``ack``, ``fail`` and ``anchors`` take it, too (pystorm's)."""
         return TupleId(self)
+
+    if not TYPE_CHECKING:  # with it a type checker would accept an index
+        # In place of __iter__: without one, an unpacking asks here too, and nothing takes a tuple for a row of values.
+        def __getitem__(self, at: object) -> Never:
+            raise TypeError(
+                "a tuple is not a named tuple here, as in pystorm: its values are tup.values, and the rest is "
+                "tup.id, tup.component, tup.stream and tup.task"
+            )
 
     def __repr__(self) -> str:
         return f"Tuple({self.values!r}, from {self.component}[{self.stream}] task {self.task})"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never
 
+from streamlet.model.pystorm_names import SPEC, missing
 from streamlet.model.stream import DEFAULT_STREAM, StreamId
 
 SPOUT = "spout"
@@ -51,6 +52,11 @@ class ComponentSpec:
     def __getitem__(self, stream: str) -> OutputRef:
         """Return the named stream of this component, for ``inputs``."""
         return OutputRef(self, as_name(stream))
+
+    if not TYPE_CHECKING:  # with it a type checker would accept every name
+
+        def __getattr__(self, name: str) -> Never:
+            raise AttributeError(missing("a spec", name, SPEC), name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<{self.kind} spec {self.name or '?'} of {self.cls.__qualname__}>"

@@ -96,6 +96,16 @@ class TopologyMeta(type):
         cls.__topology__ = _freeze(name, inherited, config, _forgotten(cls, inherited))
         return cls
 
+    # Rule: a topology's class takes no component and no config after its body. The data is frozen there; what is set
+    # later would be ignored in silence, and streamparse read a config that was.
+    def __setattr__(cls, name: str, value: object) -> None:
+        if name == "config" or isinstance(value, ComponentSpec):
+            raise BadInput(
+                f"{cls.__name__}.{name} is set after the body of the class, where the topology is fixed: it would be "
+                "ignored. Write it in the body; settings of one run are given to it (-c, --config, settings=)."
+            )
+        super().__setattr__(name, value)
+
     if not TYPE_CHECKING:  # with it a type checker would accept every name
 
         def __getattr__(cls, name: str) -> Never:

@@ -1,19 +1,21 @@
-"""Definitions in a component's class that nothing here calls, though pystorm would. Pure.
+"""Names in a component's class that mean something to pystorm, and nothing here. Pure.
 
-A program that comes from there relies on such a call; with nothing said, what it does would not be done.
+A program that comes from there relies on a call or a value; with nothing said, what it does would not be done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
-from streamlet.model.pystorm_names import COMPONENT
+from streamlet.model.own_attributes import attributes_of_self, methods_of, users_classes
+from streamlet.model.pystorm_names import COMPONENT, CONSTRUCTOR, CURRENT, INNER
 from streamlet.model.spec import BOLT, SPOUT
 
 UNCALLED = {
     **COMPONENT,
+    **INNER,
     "is_heartbeat": "heartbeats do not come as tuples",
     "is_tick": "ticks come to process_tick, and to nothing else",
     "raise_exception": "an exception of process is logged, counted and fails its tuple; what you want to handle you "
@@ -27,11 +29,14 @@ BOUND = {
 }
 """By kind: methods that the runtime sets on each instance, over those of its class."""
 
+STREAMS_OF_STORM = ("input_stream", "output_stream", "rdb_signal")
+"""Arguments of pystorm's constructor that no other constructor has."""
+
 
 def uncalled(cls: type, kind: str) -> Iterator[tuple[str, str]]:
-    """Yield message and remedy for each definition that nothing calls."""
+    """Yield each definition that nothing calls, attribute that nothing sets or reads."""
     shown = f"{cls.__module__}.{cls.__qualname__}"
-    own = [base for base in cls.__mro__ if not base.__module__.startswith("streamlet.") and base is not object]
+    own = users_classes(cls)
     for name in BOUND[kind]:
         if _defines(own, name):
             yield (
@@ -46,6 +51,69 @@ def uncalled(cls: type, kind: str) -> Iterator[tuple[str, str]]:
                 f"{shown} defines {name}, which nothing here calls: {answer}.",
                 "Take it away; a method of your own needs another name.",
             )
+    yield from _attributes(cls, kind, shown, own)
+    yield from _constructor(shown, own)
+
+
+def _attributes(cls: type, kind: str, shown: str, own: list[type]) -> Iterator[tuple[str, str]]:
+    """Yield attributes of ``self`` that nothing sets, or that nothing reads."""
+    functions = [(name, function) for base in own for name, function in methods_of(base)]
+    loaded = {attribute for _, function in functions for attribute in attributes_of_self(function, "LOAD_")}
+    stored = {attribute: name for name, function in functions for attribute in attributes_of_self(function, "STORE_")}
+    made_on_demand = _defines(own, "__getattr__") or _defines(own, "__getattribute__")
+    for name, answer in {**COMPONENT, **CURRENT}.items():
+        if name in loaded and name not in stored and not _defines(own, name) and not made_on_demand:
+            yield (
+                f"{shown} uses self.{name}, which is not there: {answer}.",
+                "`streamlet docs migrating-from-streamparse` lists all differences.",
+            )
+    # Rule: what is read of the class alone is refused where a method sets it on the task: the plan is made, and a
+    # batch's flags are taken, before a method runs. Who reads it again has an attribute of their own.
+    for name in _of_the_class(cls, kind, functions):
+        if name in stored and name not in loaded:
+            yield (
+                f"{shown} sets self.{name} in {stored[name]}, and nothing reads it there: it is read of the class, "
+                "before a task is made.",
+                f"Write it in the body of the class: {name} = ...; an attribute of your own needs another name.",
+            )
+
+
+def _of_the_class(cls: type, kind: str, functions: list[tuple[str, FunctionType]]) -> Iterator[str]:
+    """Yield the names that are read of the class alone."""
+    yield from ("outputs", "par")
+    # Many keep what they are given as self.config; only who writes settings into it means the component's.
+    made = [function.__code__ for name, function in functions if name == "__init__"]
+    if any(text.startswith(("topology.", "streamlet.")) for code in made for text in _constants(code)):
+        yield "config"
+    if kind == SPOUT:
+        yield "exit_on_exception"
+    if getattr(cls, "must_define", None) == "process_batch":
+        yield from ("auto_ack", "auto_fail", "auto_anchor")
+    if hasattr(cls, "secs_between_batches"):
+        yield "secs_between_batches"
+
+
+def _constructor(shown: str, own: list[type]) -> Iterator[tuple[str, str]]:
+    """Yield arguments of pystorm's constructor that a class has."""
+    for base in own:
+        made = vars(base).get("__init__")
+        if not isinstance(made, FunctionType):
+            continue
+        code = made.__code__
+        takes = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        named = {*takes, *_constants(code)}
+        for name in STREAMS_OF_STORM:
+            if name in named:
+                yield (
+                    f"{shown} has {name} in its __init__, which nothing here gives or takes: {CONSTRUCTOR[name]}.",
+                    "Call super().__init__() without arguments, or prepare in initialize(self, conf, context).",
+                )
+
+
+def _constants(code: CodeType) -> Iterator[str]:
+    """Yield the texts in a function's code, names of arguments too."""
+    for constant in code.co_consts:
+        yield from (one for one in (constant if isinstance(constant, tuple) else [constant]) if isinstance(one, str))
 
 
 def _defines(classes: list[type], name: str) -> bool:

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import streamlet
 from streamlet import Bolt, Grouping, ReliableSpout, Spout, Stream, TicklessBatchingBolt, Topology, Tuple
-from streamlet.model.pystorm_names import COMPONENT, GROUPING, MODULE, TOPOLOGY
+from streamlet.model.pystorm_names import (
+    COMPONENT,
+    CONSTRUCTOR,
+    CURRENT,
+    GROUPING,
+    INNER,
+    MODULE,
+    MODULE_ALONE,
+    SPEC,
+    TOPOLOGY,
+)
 from streamlet.model.settings import SETTINGS
 from streamlet.model.validate import Problem, validate
+from streamlet.runtime.worker.loading import CannotLoad, load_topology
 from tests.docs.pages import ROOT
+from tests.unit.runtime.worker.test_loading import _imports_are_undone as _imports_are_undone
 
 PAGE = (ROOT / "docs/guide/migrating-from-streamparse.md").read_text(encoding="utf-8")
 TABLES = PAGE.partition("## Every name")[2]
@@ -21,7 +34,43 @@ PACKAGE = (
     *("BatchingBolt", "Bolt", "Grouping", "JavaBolt", "JavaSpout", "ReliableSpout", "ShellBolt", "ShellSpout"),
     *("Spout", "StormHandler", "Stream", "TicklessBatchingBolt", "Topology", "Tuple", "Component", "LogStream"),
     *("StormWentAwayError", "bolt", "component", "dsl", "spout", "storm", "VERSION", "__version__"),
+    *("remote_pdb_handler", "Serializer", "JSONSerializer", "MsgpackSerializer", "TopologyType", "ComponentSpec"),
+    *("JavaComponentSpec", "JavaBoltSpec", "JavaSpoutSpec", "ShellComponentSpec", "ShellBoltSpec", "ShellSpoutSpec"),
+    *("serializers", "exceptions", "version", "util", "thrift", "bootstrap"),
 )
+MODULES = {
+    "bolt": ("Bolt", "BatchingBolt", "TicklessBatchingBolt", "JavaBolt", "ShellBolt"),
+    "spout": ("Spout", "ReliableSpout", "JavaSpout", "ShellSpout"),
+    "component": ("Component", "Tuple", "StormHandler", "LogStream", "remote_pdb_handler"),
+    "exceptions": ("StormWentAwayError",),
+    "version": ("VERSION", "__version__"),
+    "serializers": (),
+    "serializers.serializer": ("Serializer",),
+    "serializers.json_serializer": ("JSONSerializer",),
+    "serializers.msgpack_serializer": ("MsgpackSerializer",),
+    "dsl": ("Grouping", "Stream", "Topology"),
+    "dsl.topology": ("Topology", "TopologyType"),
+    "dsl.stream": ("Grouping", "Stream"),
+    "dsl.bolt": ("JavaBoltSpec", "ShellBoltSpec"),
+    "dsl.spout": ("JavaSpoutSpec", "ShellSpoutSpec"),
+    "dsl.component": ("ComponentSpec", "JavaComponentSpec", "ShellComponentSpec"),
+    "dsl.util": ("to_java_arg", "to_python_arg", "to_python_arg_list"),
+    "storm": ("Bolt", "Spout", "Component", "Tuple"),
+    "storm.bolt": ("Bolt", "BatchingBolt", "TicklessBatchingBolt", "JavaBolt", "ShellBolt"),
+    "storm.spout": ("Spout", "ReliableSpout", "JavaSpout", "ShellSpout"),
+    "storm.component": ("Component", "StormHandler"),
+    "thrift": ("storm_thrift", "GlobalStreamId", "StreamInfo"),
+    "run": ("main",),
+    "cli.common": ("add_name",),
+    "util": (
+        *("activate_env", "die", "get_config", "get_env_config", "get_logfiles_cmd", "get_nimbus_client"),
+        *("get_nimbus_config", "get_nimbus_host_port", "get_storm_workers", "get_topology_definition"),
+        *("get_topology_from_file", "get_ui_json", "get_ui_jsons", "is_ssh_for_nimbus", "local_storm_version"),
+        *("nimbus_storm_version", "prepare_topology", "print_stats_table", "run_cmd", "set_topology_serializer"),
+        *("ssh_tunnel", "storm_lib_version", "warn"),
+    ),
+}
+"""The modules of both packages, as they would be called here, and the public names in each."""
 OF_COMPONENT = (
     *("exit_on_exception", "topology_name", "task_id", "component_name", "debug", "storm_conf", "context", "pid"),
     *("logger", "serializer", "is_heartbeat", "read_message", "read_task_ids", "read_command", "read_handshake"),
@@ -31,8 +80,12 @@ OF_COMPONENT = (
 OF_BOLT = (
     *("auto_anchor", "auto_ack", "auto_fail", "is_tick", "read_tuple", "process", "process_tick", "emit", "ack"),
     *("fail", "ticks_between_batches", "group_key", "process_batch", "process_batches", "secs_between_batches"),
-    "exc_info",
+    *("exc_info", "_current_tups"),
 )
+CONSTRUCTED_WITH = ("input_stream", "output_stream", "rdb_signal", "serializer")
+OVERRIDDEN = ("_run", "_setup_component", "_handle_run_exception", "_exit")
+"""Private in pystorm, and overridden all the same."""
+OF_SPEC = ("name", "inputs", "outputs", "par", "config", "component_cls", "common", "component_object")
 OF_SPOUT = ("ack", "fail", "next_tuple", "emit", "activate", "deactivate")
 OF_RELIABLE_SPOUT = ("max_fails", "failed_tuples", "unacked_tuples")
 OF_TOPOLOGY = ("config", "write", "read", "to_flux_dict", "specs", "thrift_topology", "thrift_bolts", "thrift_spouts")
@@ -56,9 +109,13 @@ def _is_here(owner: Any, name: str) -> bool:
     ("owner", "names", "answers"),
     [
         (streamlet, PACKAGE, MODULE),
+        (streamlet, tuple({name.partition(".")[0] for name in MODULES}), {**MODULE, **MODULE_ALONE}),
         (Bolt, OF_COMPONENT, COMPONENT),
+        (Bolt, OVERRIDDEN, INNER),
+        (Bolt, CONSTRUCTED_WITH, CONSTRUCTOR),
+        (Bolt.spec(), OF_SPEC, SPEC),
         (Spout, OF_COMPONENT, COMPONENT),
-        (TicklessBatchingBolt, OF_BOLT, COMPONENT),
+        (TicklessBatchingBolt, OF_BOLT, {**COMPONENT, **CURRENT}),
         (Spout, OF_SPOUT, COMPONENT),
         (ReliableSpout, OF_RELIABLE_SPOUT, COMPONENT),
         (Topology, OF_TOPOLOGY, TOPOLOGY),
@@ -86,7 +143,7 @@ READ = {
     *("ticks_between_batches", "secs_between_batches"),
 }
 """Attributes of a class that are read."""
-THE_USERS = {*SET_BY_THE_RUNTIME, "logger", "log", "spec", "unacked_tuples", "failed_tuples"}
+THE_USERS = {*SET_BY_THE_RUNTIME, "logger", "log", "spec", "unacked_tuples", "failed_tuples", "_current_tups"}
 """What only the user's own lines call or read, there as here."""
 
 
@@ -107,8 +164,8 @@ def defining(name: str, base: type) -> list[Problem]:
 @pytest.mark.parametrize(
     ("base", "name"),
     [
-        *((Bolt, name) for name in sorted({*OF_COMPONENT, *OF_BOLT} - READ - THE_USERS)),
-        *((Spout, name) for name in sorted({*OF_COMPONENT, *OF_SPOUT} - READ - THE_USERS)),
+        *((Bolt, name) for name in sorted({*OF_COMPONENT, *OF_BOLT, *OVERRIDDEN} - READ - THE_USERS)),
+        *((Spout, name) for name in sorted({*OF_COMPONENT, *OF_SPOUT, *OVERRIDDEN} - READ - THE_USERS)),
     ],
 )
 def test_a_class_that_defines_a_name_is_called_by_it_or_named_by_check(base: type, name: str) -> None:
@@ -123,11 +180,44 @@ def test_a_class_that_defines_a_name_is_called_by_it_or_named_by_check(base: typ
         assert problem.remedy
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_an_import_from_a_module_of_theirs_is_refused_with_what_takes_its_place(tmp_path: Path, module: str) -> None:
+    file = tmp_path / f"imports_{module.replace('.', '_')}.py"
+    answer = {**MODULE, **MODULE_ALONE}[module.partition(".")[0]]
+    for line in (f"import streamlet.{module}", *(f"from streamlet.{module} import {name}" for name in MODULES[module])):
+        file.write_text(line)
+        with pytest.raises(CannotLoad) as raised:
+            load_topology(file)
+        assert answer in raised.value.message and raised.value.message.endswith("lists all differences."), line
+
+
+def uses(name: str) -> list[Problem]:
+    """What `check` says of a bolt that looks at an attribute of its own that pystorm has."""
+    scope: dict[str, Any] = {}
+    exec(f"def process(self, tup):\n    [print(self.{name}) for _ in '1']", scope)
+    kind = type("Uses", (Bolt,), {"process": scope["process"], "__module__": "users"})
+    source = type("Source", (Spout,), {"outputs": ["n"], "next_tuple": lambda self: None, "__module__": "users"})
+    spout = source.spec()
+    body = {"source": spout, "a_bolt": kind.spec(inputs=[spout])}
+    return validate(Topology.__class__("Made", (Topology,), body).__topology__)
+
+
+@pytest.mark.parametrize("name", sorted({*OF_COMPONENT, *OF_BOLT}))
+def test_a_class_that_uses_a_name_finds_it_or_is_told_by_check(name: str) -> None:
+    problems = [problem for problem in uses(name) if f" uses self.{name}, " in problem.message]
+    if name in COMPONENT or name in CURRENT:
+        (problem,) = problems
+        assert {**COMPONENT, **CURRENT}[name] in problem.message
+    else:
+        assert not problems and (_is_here(TicklessBatchingBolt, name) or name in SET_BY_THE_RUNTIME)
+
+
 def test_storms_settings_on_the_page_are_settings_here() -> None:
     named = set(re.findall(r"`(topology\.[a-z.]+)`", PAGE))
     assert len(named) >= 6 and named <= SETTINGS.keys()
 
 
 def test_each_answer_belongs_to_a_name_of_theirs() -> None:
-    theirs = {*PACKAGE, *OF_COMPONENT, *OF_BOLT, *OF_TOPOLOGY, *OF_GROUPING}
-    assert {*MODULE, *COMPONENT, *TOPOLOGY, *GROUPING} <= theirs
+    theirs = {*PACKAGE, *OF_COMPONENT, *OF_BOLT, *OF_TOPOLOGY, *OF_GROUPING, *CONSTRUCTED_WITH, *OVERRIDDEN, *OF_SPEC}
+    assert {*MODULE, *COMPONENT, *TOPOLOGY, *GROUPING, *CONSTRUCTOR, *INNER, *CURRENT, *SPEC} <= theirs
+    assert {*MODULE_ALONE} <= {name.partition(".")[0] for name in MODULES}

@@ -77,15 +77,17 @@ class Hosts:
 
 
 class FarRun(Inside):
-    """``numbered.py`` on three workers, each on its host, and the coordinator on a fourth."""
+    """``numbered.py``, or another, on three workers, each on its host, and the coordinator on a fourth."""
 
-    def __init__(self, network: Network, folder: Path, count: int, *, six: bool = False, **conf: Any) -> None:
+    def __init__(
+        self, network: Network, folder: Path, count: int, *, six: bool = False, file: Path = NUMBERED, **conf: Any
+    ) -> None:
         self.out = folder / "out"
         self.out.mkdir()
         self.count = count
         settings = {"out": str(self.out), "numbers.count": count, **conf}
-        super().__init__(None, 3, file=NUMBERED, **settings)
-        self.hosts = Hosts(network, network.names[1:4], NUMBERED, folder / "workers.log")
+        super().__init__(None, 3, file=file, **settings)
+        self.hosts = Hosts(network, network.names[1:4], file, folder / "workers.log")
         self.hosts.run_id, self.hosts.secret = self.coordinator.run_id, self.coordinator.secret
         driver = network.names[0]
         host = network.address6(driver) if six else network.address(driver)

@@ -130,9 +130,24 @@ class CutProxy:
                 continue
             self._open += [near, far]
             self._all += [near, far]
-            for source, sink in ((near, far), (far, near)):
-                self._threads.append(threading.Thread(target=_pump, args=(source, sink)))
+            for source, sink, from_dialer in ((near, far, True), (far, near, False)):
+                self._threads.append(threading.Thread(target=self._pump, args=(source, sink, from_dialer)))
                 self._threads[-1].start()
+
+    def links(self) -> int:
+        """How many links have run through it so far."""
+        return len(self._all) // 2
+
+    def _pump(self, source: socket.socket, sink: socket.socket, from_dialer: bool) -> None:
+        with contextlib.suppress(OSError):
+            self.pump(source, sink, from_dialer)
+        _shut(sink)
+        _shut(source)
+
+    def pump(self, source: socket.socket, sink: socket.socket, from_dialer: bool) -> None:
+        """Hand on what comes, to its end. One thread a direction."""
+        while data := source.recv(1 << 16):
+            sink.sendall(data)
 
     def cut(self) -> int:
         """How many links there were."""
@@ -150,16 +165,6 @@ class CutProxy:
             sock.close()
 
 
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    try:
-        while data := source.recv(1 << 16):
-            sink.sendall(data)
-    except OSError:
-        pass
-    _shut(sink)
-    _shut(source)
-
-
 def _shut(sock: socket.socket) -> None:
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
@@ -168,16 +173,20 @@ def _shut(sock: socket.socket) -> None:
 class Proxied(RunCoordinator):
     """Puts a proxy before every worker: the address book names the proxy."""
 
+    kind: type[CutProxy] = CutProxy
+
     def __init__(self, *args: Any, **keys: Any) -> None:
         super().__init__(*args, **keys)
         self.proxies: list[CutProxy] = []
+        self.before: dict[int, CutProxy] = {}
+        """The latest of each worker."""
 
     def _handle(self, worker: int, epoch: int, message: Raw) -> None:
         if message["t"] == "ready":
-            kind, path, port = message["address"]
-            proxy = CutProxy(f"{path}p", path)
+            family, path, port = message["address"]
+            proxy = self.before[worker] = self.kind(f"{path}p", path)
             self.proxies.append(proxy)
-            message = {**message, "address": [kind, proxy.path, port]}
+            message = {**message, "address": [family, proxy.path, port]}
         super()._handle(worker, epoch, message)
 
     def cut(self) -> int:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from streamlet.runtime.links.silence import SILENT_S
+from tests.faults.acked_after_stored import ACKED_NUMBERS, check_acks, end, stored
 from tests.faults.far_run import FarRun, far_run
-from tests.faults.network import Network
+from tests.faults.network import Network, Way
 from tests.faults.rig import wait_for
+from tests.seeds import seeds
 
 pytestmark = pytest.mark.real
 
@@ -20,6 +24,7 @@ FOUND_S = 5.0
 TOLD_S = FOUND_S + 4.0
 """The settling of a loss (1 s) and a loaded machine are in it."""
 RATE = 400
+FLAPS = 12
 
 
 @pytest.fixture
@@ -75,20 +80,41 @@ def test_b2_a_host_without_power_is_found_by_its_peers_and_its_worker_is_replace
         run.check()
 
 
-def test_b3_links_that_are_reset_again_and_again_are_made_again_and_nothing_is_lost(
-    network: Network, tmp_path: Path
+@pytest.mark.parametrize("seed", seeds("flaps"))
+def test_b3_links_that_are_reset_again_and_again_are_made_again_and_nothing_is_lost_or_sent_twice(
+    network: Network, tmp_path: Path, seed: int
 ) -> None:
-    with far_run(network, tmp_path, 3000, **{"numbers.per.second": RATE}) as run:
-        for _ in range(5):
-            run.wait_for_more()
-            for way in network.both("one", "two"):
+    """Each pair after the other, every 0.5 to 1.5 s; each time the link was there again and had brought tuples."""
+    rng, out = random.Random(seed), tmp_path / "out"
+    with far_run(network, tmp_path, 0, file=ACKED_NUMBERS, **{"numbers.per.second": RATE}) as run:
+        wait_for("numbers to be stored", lambda: stored(out) > 300, told=run.told)
+        for flap in range(FLAPS):
+            pair = [("one", "two"), ("one", "three"), ("two", "three")][flap % 3]
+            time.sleep(rng.uniform(0.5, 1.5))  # the fault itself: how often it comes
+            ways = network.both(*pair)
+            passed = sum(way.passed for way in ways)
+            for way in ways:
                 way.reset = True
-            time.sleep(0.3)
+            wait_for("a segment to be reset", partial(_passed, ways, passed), told=run.told)
+            time.sleep(0.2)  # and how long it lasts
             network.heal()
+            wait_for("more to be stored", partial(_stored, out, stored(out) + 50), told=run.told)
+        end(out)
         result = run.finish()
         assert any("lost its link" in text for text in run.observer.texts)
+        assert not [text for text in run.observer.texts if "tag does not match" in text]
         assert [worker["epoch"] for worker in result.status.workers] == [1, 1, 1]
-        run.check()
+        (numbers,) = (row for row in result.status.components if row.name == "numbers")
+        assert numbers.failed > 0 == numbers.timed_out
+        check_acks(out)
+
+
+def _passed(ways: Iterable[Way], before: int) -> bool:
+    return sum(way.passed for way in ways) > before
+
+
+def _stored(out: Path, least: int) -> bool:
+    return stored(out) >= least
 
 
 def test_b4_a_slow_network_that_loses_a_tenth_of_all_packets_cuts_no_link(network: Network, tmp_path: Path) -> None:

@@ -106,21 +106,22 @@ class Failing(Topology):
     fails = FailsOnce.spec(inputs=[messages])
 
 
-class FailsRecordOnce(Bolt):
+class FailsRecordOnce(Collected):
     """Fails every record, which begins with its number, at its first coming."""
 
     def initialize(self, conf: Any, context: Any) -> None:
-        self.seen = bytearray(100_000)
+        super().initialize(conf, context)
+        self.seen = bytearray(1_000_000)
 
     def process(self, tup: Tuple) -> None:
-        number = int(tup.values[0][:5])
+        number = int(tup.values[0][:6])
         if not self.seen[number]:
             self.seen[number] = 1
             self.fail(tup)
 
 
 class FailingRecords(Topology):
-    config: ClassVar[dict[str, Any]] = {"streamlet.first.failures.max": 0}
+    config: ClassVar[dict[str, Any]] = {"collector": "ours", "streamlet.first.failures.max": 0}
     lines = KafkaSpout.spec(
         config=SpoutConfig(
             KafkaHosts("127.0.0.1:1"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from contextvars import ContextVar
@@ -16,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 
 from streamlet.base.errors import BadInput, StreamletError, hurts_one_tuple, text_of
+from streamlet.base.readable import why_unreadable
+from streamlet.model.pystorm_names import PAGE
 from streamlet.model.topology import TopologySpec, is_topology
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.wrong_calls import remedy_for
@@ -55,13 +58,20 @@ def load_topology(file: Path, name: str | None = None) -> TopologySpec:
     candidates = own or found
     if not candidates:
         raise CannotLoad(
-            f"{file} holds no topology. Write a class that inherits from streamlet.Topology and names its spouts "
-            "and bolts in its body."
+            f"{file} holds no topology{_of_another_package(module)}. Write a class that inherits from "
+            "streamlet.Topology and names its spouts and bolts in its body."
         )
     if len(candidates) > 1:
         names = ", ".join(sorted(candidates))
         raise CannotLoad(f"{file} holds {len(candidates)} topologies: {names}. Say which one: {file}:NAME.")
     return next(iter(candidates.values()))
+
+
+def _of_another_package(module: ModuleType) -> str:
+    """Say that a file's topology is streamparse's, where that is installed; empty otherwise."""
+    kinds = [base for value in vars(module).values() if isinstance(value, type) for base in value.__mro__]
+    theirs = [kind for kind in kinds if kind.__module__.partition(".")[0] in ("streamparse", "pystorm")]
+    return f" of streamlet's, but classes of {theirs[0].__module__} (`streamlet docs {PAGE}`)" if theirs else ""
 
 
 def place_of(file: Path) -> tuple[Path, str]:
@@ -116,6 +126,12 @@ def _import(file: Path) -> ModuleType:
 
 def _check_is_module(file: Path) -> None:
     """Check that every worker can import a file. Raises CannotLoad."""
+    why = why_unreadable(file)
+    if why:
+        raise CannotLoad(
+            f"{file} cannot be read: {why}. The user that starts a run (here number {os.geteuid()}) must have "
+            "the right to read the file, and to enter the folders above it. Nothing was started."
+        )
     if file.is_dir():
         raise CannotLoad(f"{file} is a folder. Give the path of a Python file that holds a topology.")
     if not file.is_file():

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamlet.components.component import Component
-from streamlet.model.pystorm_names import MODULE, PAGE
+from streamlet.model.pystorm_names import MODULE, MODULE_ALONE, PAGE
 from streamlet.model.validate import nearest
 
 _UNKNOWN = re.compile(r"(?P<called>[\w.<>]+)\(\) got an unexpected keyword argument '(?P<given>\w+)'")
@@ -29,6 +29,8 @@ def remedy_for(error: BaseException) -> str:
         return nearest(error.name, [name for name in _names_at(error) if not name.startswith("__")], "")
     if isinstance(error, ModuleNotFoundError):
         return _of_another_package(error.name or "")
+    if isinstance(error, (ImportError, AttributeError)) and f"`streamlet docs {PAGE}`" in str(error):
+        return "Nothing was started."  # it says already what takes the name's place
     if type(error) is not TypeError:
         return ""
     found = _UNKNOWN.match(str(error)) or _TAKES_NONE.match(str(error))
@@ -55,7 +57,10 @@ def remedy_for(error: BaseException) -> str:
 def _of_another_package(module: str) -> str:
     """Return what takes the place of a module of streamparse or pystorm; empty for others."""
     package, _, rest = module.partition(".")
-    if package not in ("streamparse", "pystorm") and not (package == "streamlet" and rest in MODULE):
+    former = {**MODULE, **MODULE_ALONE}.get(rest.partition(".")[0])
+    if package == "streamlet" and former is not None:
+        return f"That is a module of streamparse or pystorm: {former}. `streamlet docs {PAGE}` lists all differences."
+    if package not in ("streamparse", "pystorm"):
         return ""
     return (
         "A topology of streamparse or pystorm has other imports here: from streamlet import Bolt, Spout, "

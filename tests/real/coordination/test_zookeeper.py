@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 
 from streamlet.coordination.node_store import AuthFailed, NodeStoreUnavailable, StoreState
 from streamlet.coordination.zookeeper import ZooKeeperNodeStore
@@ -148,7 +150,8 @@ def test_a_session_lasts_no_longer_than_the_server_grants(ensemble: DevCluster, 
 
 def test_nodes_made_with_a_user_are_closed_to_another(ensemble: DevCluster, topic_name: Callable[[], str]) -> None:
     """Nodes made with a user belong to that user; another one is told so, and no secret appears."""
-    hosts = f"{ensemble.zookeeper}/{topic_name()}"
+    chroot = topic_name()
+    hosts = f"{ensemble.zookeeper}/{chroot}"
     owner = ZooKeeperNodeStore(hosts, digest=("ann", "sesame"))
     stranger = ZooKeeperNodeStore(hosts, digest=("bob", "guess"))
     try:
@@ -159,6 +162,17 @@ def test_nodes_made_with_a_user_are_closed_to_another(ensemble: DevCluster, topi
         with pytest.raises(AuthFailed):
             stranger.set_async("/a/b", b"", 0).result(PATIENCE_S)
         assert "guess" not in caught.value.message + repr(stranger)
+        # Seen by another client: its user alone may do anything, on every node that was made on the way.
+        other = KazooClient(ensemble.zookeeper)
+        with contextlib.ExitStack() as undo:
+            undo.callback(other.stop)
+            other.start()
+            with pytest.raises(NoAuthError):
+                other.get(f"/{chroot}/a/b")
+            other.add_auth("digest", "ann:sesame")
+            for path in (f"/{chroot}/a", f"/{chroot}/a/b"):
+                acls, _ = other.get_acls(path)
+                assert [(acl.id.scheme, acl.id.id.partition(":")[0]) for acl in acls] == [("digest", "ann")], path
     finally:
         stranger.close()
         owner.close()

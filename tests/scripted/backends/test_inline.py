@@ -405,7 +405,22 @@ class CollectsBehind(Topology):
     collects = Collects.spec(inputs=[passes])
 
 
-@pytest.mark.parametrize("topology", [CollectsAtOnce, CollectsBehind])
+class SaysSoLater(Collects):
+    """Says in ``initialize`` that it acks by hand, as bolts of pystorm's may."""
+
+    auto_ack = True
+
+    def initialize(self, conf: Any, context: TopologyContext) -> None:
+        super().initialize(conf, context)
+        self.auto_ack = False  # type: ignore[misc]  # as users do
+
+
+class CollectsAsSaidLater(Topology):
+    together = Together.spec()
+    collects = SaysSoLater.spec(inputs=[together])
+
+
+@pytest.mark.parametrize("topology", [CollectsAtOnce, CollectsBehind, CollectsAsSaidLater])
 def test_a_bolt_may_collect_nearly_all_tuples_that_may_be_open(topology: Any) -> None:
     """Each that it acks lets another in: were they acked as sets, the few that it keeps would hold up hundreds."""
     conf = {"topology.max.spout.pending": COLLECTED + 10, "streamlet.until.caught.up": True}

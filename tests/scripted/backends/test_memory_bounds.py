@@ -121,21 +121,26 @@ def test_messages_that_wait_for_their_replay_stay_within_it(collector: str) -> N
     assert max(mib.values()) < ALLOWED_MIB
 
 
-def test_records_that_wait_for_their_retry_stay_within_it() -> None:
-    """Of a KafkaSpout, where each partition alone may keep 64 MiB; a worker may keep half of its memory."""
+def run_failing_records(each: int, workers: int = 1, **conf: Any) -> tuple[RunResult, dict[int, float]]:
+    """Run one where each record of 1 kB fails once; so many lie in each of four partitions."""
     value = b"x" * 1000
     with FakeCluster({"lines": 4}) as cluster:
         for partition in range(4):
-            for base in range(partition * 8000, partition * 8000 + 8000, 250):
-                records = [NewRecord(b"%05d" % number + value) for number in range(base, base + 250)]
+            for base in range(partition * each, (partition + 1) * each, 250):
+                records = [NewRecord(b"%06d" % number + value) for number in range(base, base + 250)]
                 cluster.log("lines", partition).append(encode_batch(records, BatchFields()))
-        result, mib = run(
-            "FailingRecords",
-            overrides={"lines": {"hosts": f"kafka://{cluster.broker.address}"}},
-            **{"streamlet.worker.memory.bytes": 16 << 20},
-        )
-    assert result.components["fails"].failed == 32_000 == result.components["lines"].acked
-    assert max(mib.values()) < 16 + 60
+        where = {"lines": {"hosts": f"kafka://{cluster.broker.address}"}}
+        return run("FailingRecords", workers, where, **conf)
+
+
+@pytest.mark.parametrize("collector", ["ours", "own"])
+@pytest.mark.parametrize(("held_mib", "each"), [(16, 8000), (HELD_MIB, 20_000)])
+def test_records_that_wait_for_their_retry_stay_within_it(held_mib: int, each: int, collector: str) -> None:
+    """Of a KafkaSpout, where each partition alone may keep 64 MiB; a worker may keep half of its memory."""
+    held = {"streamlet.worker.memory.bytes": held_mib << 20}
+    result, mib = run_failing_records(each, collector=collector, **held)
+    assert result.components["fails"].failed == 4 * each == result.components["lines"].acked
+    assert max(mib.values()) < held_mib + 60
 
 
 @pytest.mark.parametrize("collector", ["ours", "own"])

@@ -22,6 +22,19 @@ def test_where_nobody_listens_the_address_and_a_remedy_are_told() -> None:
     assert not caught.value.outcome_unknown
 
 
+def test_of_an_ensemble_each_hosts_own_answer_is_told() -> None:
+    """One refuses, one accepts and is silent, one has no address: each by its name, in the order of the setting."""
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hosts = [f"127.0.0.1:{port}", f"127.0.0.1:{silent.getsockname()[1]}", "no-such-host.invalid:2181"]
+        with pytest.raises(NodeStoreUnavailable) as caught:
+            ZooKeeperNodeStore(f"{','.join(hosts)}/x", connect_timeout_s=1.5)
+    said = caught.value.message
+    for host, answer in zip(hosts, ("Connection refused", "timed out", ""), strict=True):
+        assert f"{host}: {answer}" in said, said
+    assert said.count("\n") == 0 and "Check that a ZooKeeper runs there" in said
+
+
 @pytest.mark.parametrize(
     ("answer", "named"),
     [

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 
 from streamlet import Bolt, Tuple
@@ -63,3 +66,11 @@ def test_values_have_their_fields_as_attributes() -> None:
     assert made.values._asdict() == {"word": "dog", "count": 3, "user-id": 7}  # type: ignore[attr-defined]  # by name
     made.values = ["cat", 4, 8]
     assert made.values.word == "cat"
+
+
+def test_a_tuple_that_is_unpacked_or_indexed_as_pystorms_says_where_its_parts_are() -> None:
+    tup: Any = Tuple(["dog"], "words")
+    for look in (lambda: tup[4], lambda: [*tup], lambda: tuple(tup)):
+        with pytest.raises(TypeError, match=r"its values are tup\.values, and the rest is tup\.id, tup\.component"):
+            look()
+    assert not isinstance(tup, Iterable)

@@ -50,3 +50,15 @@ def test_a_subclass_replaces_a_line_and_adds_to_the_config() -> None:
     assert More.__topology__.config == {"a": 1, "b": 2}
     assert [(c.name, c.par) for c in More.__topology__.components] == [("lines", 1), ("count", 3)]
     assert [(c.name, c.par) for c in Words.__topology__.components] == [("lines", 1), ("count", 1)]
+
+
+def test_what_is_set_after_the_body_is_refused_and_not_ignored() -> None:
+    class Made(Topology):
+        config = {"topology.max.spout.pending": 7}
+        lines = Lines.spec()
+
+    for name, value in (("config", {"topology.max.spout.pending": 8}), ("more", Lines.spec())):
+        with pytest.raises(BadInput, match=rf"Made\.{name} is set after the body of the class.*Write it in the body"):
+            setattr(Made, name, value)
+    Made.note = "their own"  # type: ignore[attr-defined]  # as users do
+    assert Made.__topology__.config == {"topology.max.spout.pending": 7} == Made.config

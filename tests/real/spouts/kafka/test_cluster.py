@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import select
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,10 +16,13 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from streamlet.coordination.zookeeper import SESSION_TIMEOUT_S
 from streamlet.devcluster import DevCluster
 from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, SpoutConfig, StaticHosts, ZkHosts, ZkOffsets
 from streamlet.spouts.kafka.errors import OffsetsLost, StaticLeaderMoved
+from streamlet.spouts.kafka.ownership.emit_gate import BEAT_SHARE, LEASE_SHARE
 from tests.patience import PATIENCE_S
+from tests.spout_harness import read_all
 
 Make = Callable[..., Any]
 QUICK: dict[str, Any] = {"state_update_interval_ms": 100, "retry_initial_delay_ms": 20}
@@ -321,6 +325,43 @@ def test_d6_k7_without_zookeeper_reading_goes_on_to_a_bound_and_progress_is_writ
         return bool(spout.status()["committed"] == 101)
 
     spout.until(all_acked)
+
+
+@pytest.mark.faults
+def test_d1_d6_without_zookeeper_a_spout_emits_while_its_lease_lasts_then_pauses_and_goes_on_when_it_answers(
+    three: DevCluster, make_topic: Make, harness: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Acked records do not stop it: the lease does, before the session is over and another run may have the topic."""
+    caplog.set_level("INFO")
+    topic, paused = make_topic(three), "nothing is emitted. ZooKeeper"
+    config = SpoutConfig(ZkHosts(three.zookeeper or ""), topic, "/streamlet", topic, records_per_turn=5, **QUICK)
+    produce(three, topic, [str(n) for n in range(10_000)])
+    spout = harness(config)
+
+    def take() -> int:
+        seen.extend(values[0] for values in spout.values())
+        spout.ack_all()
+        return len(seen)
+
+    seen = read_all(spout, 20)
+    three.pause_zookeeper()
+    began, emitted = time.monotonic(), list[float]()
+    try:
+        while (since := time.monotonic() - began) < SESSION_TIMEOUT_S + 2:
+            if spout.turn():
+                emitted.append(since)
+                take()
+            select.select([spout.spout.fileno()], [], [], 0.02)
+    finally:
+        three.resume_zookeeper()
+    lease_s = LEASE_SHARE * SESSION_TIMEOUT_S
+    assert lease_s - BEAT_SHARE * SESSION_TIMEOUT_S - 1 < emitted[-1] < lease_s + 0.5, "it counts from the last answer"
+    assert [record.levelname for record in caplog.records if paused in record.getMessage()] == ["WARNING"]
+    assert spout.status()["committed"] == 20
+    before = len(seen)
+    spout.until(lambda: take() >= before + 500)
+    assert seen == [str(n) for n in range(len(seen))], "in order, none twice"
+    spout.until(spout.committed(len(seen)))
 
 
 @pytest.mark.faults

@@ -213,5 +213,5 @@ def test_offsets_in_a_zookeeper_belong_to_the_user_below_the_chroot(
         owner.close()
     with pytest.raises(StreamletError) as caught:
         harness(config("hunter2"))
-    assert "does not allow this" in caught.value.message
+    assert "does not allow this" in caught.value.message and "/progress/mine" in caught.value.message
     assert "hunter2" not in caught.value.message + caplog.text + repr(config("hunter2"))

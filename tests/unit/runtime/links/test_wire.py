@@ -169,6 +169,20 @@ def test_a_repeated_frame_is_refused() -> None:
         reader.feed(frame)
 
 
+@pytest.mark.parametrize("order", [(1, 0), (0, 2), (0, 0, 1), (0, 2, 1), (1,)])
+def test_a_frame_that_comes_early_late_or_behind_a_lost_one_is_refused(order: tuple[int, ...]) -> None:
+    """At the first place where the order is not that of the writer, and nothing behind it is believed."""
+    writer, reader = FrameWriter(KEY), FrameReader(KEY, 1000)
+    frames = [writer.frame(b"delta %d" % number) for number in range(3)]
+    right = next(at for at, number in enumerate((*order, -1)) if number != at)
+    assert [reader.feed(frames[number]) for number in order[:right]] == [[b"delta %d" % n] for n in range(right)]
+    for number in order[right:]:
+        with pytest.raises(BadFrame, match="tag does not match"):
+            reader.feed(frames[number])
+    with pytest.raises(BadFrame, match="tag does not match"):
+        reader.feed(frames[right])  # what was missing heals nothing
+
+
 def test_a_frame_of_another_key_is_refused() -> None:
     """The two directions of a link, and any two links, do not understand each other."""
     with pytest.raises(BadFrame):

@@ -154,3 +154,11 @@ def test_src_beside_the_topologies_is_on_the_path(tmp_path: Path, package: bool)
     )
     assert load_topology(file).config == {"near": False}
     assert sys.path[-1] == str(tmp_path / "src")
+
+
+def test_a_topology_of_streamparse_where_that_is_installed_is_told_by_its_package(tmp_path: Path) -> None:
+    (tmp_path / "streamparse").mkdir()
+    put(tmp_path / "streamparse", "__init__.py", "class Topology: pass")
+    text = "from streamparse import Topology\nclass WordCount(Topology): pass\n"
+    with pytest.raises(CannotLoad, match=r"but classes of streamparse \(`streamlet docs migrating-from-streamparse`\)"):
+        load_topology(put(tmp_path, "theirs.py", text))

@@ -45,7 +45,10 @@ def test_a_wrong_argument_in_the_file_is_answered_with_a_right_one(tmp_path: Pat
         ("from streamparse import Bolt", "`streamlet docs migrating-from-streamparse` lists all differences."),
         ("from pystorm.bolt import Bolt", "from streamlet import Bolt,"),
         ("from streamlet.bolt import Bolt", "from streamlet import Bolt,"),
-        ("import streamlet.dsl", "from streamlet import Bolt,"),
+        ("import streamlet.dsl", "from streamlet import Grouping, Stream, Topology."),
+        ("from streamlet import remote_pdb_handler", "call breakpoint() where you want it."),
+        ("from streamlet import Serializer", "lists all differences. Nothing was started."),
+        ("from streamlet.util import get_config", "settings stand in conf"),
         ("import xyzzy", "installed or lie beside it"),
     ],
 )

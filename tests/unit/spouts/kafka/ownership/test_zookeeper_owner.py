@@ -170,6 +170,27 @@ def test_without_an_answer_nothing_is_emitted_once_the_lease_is_over(scene: Scen
     assert player.turn()
 
 
+def test_an_hour_without_an_answer_is_a_pause_that_is_told_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """D6: it emits for 0.9 of a session, then not once; what ends it is the first answer and nothing else."""
+    player = scene.task("a").started()
+    player.nodes.suspend()
+    emitted = 0
+    with caplog.at_level("INFO"):
+        for _ in range(3600):
+            with pytest.raises(NodeStoreUnavailable):
+                player.beat()
+            scene.clock.advance(1.0)
+            emitted += player.turn()
+        assert emitted == int(LEASE_SHARE * SESSION_S) - 1
+        assert [record.getMessage().count("nothing is emitted") for record in caplog.records] == [1]
+        player.nodes.expire()  # the server has ended the session long ago
+        player.nodes.resume()
+        for _ in range(2):
+            player.beat()
+            player.turn()
+    assert player.may_emit() and scene.children() == ["a-lines-0-1"]
+
+
 def test_a_task_whose_session_ended_while_nobody_came_makes_its_node_again_and_goes_on(scene: Scene) -> None:
     player = scene.task("a").started()
     player.nodes.expire()

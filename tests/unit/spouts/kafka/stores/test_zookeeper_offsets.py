@@ -156,6 +156,8 @@ def test_a_foreign_node_is_refused_and_left_alone(
         finish(store.open(P, None, None, begin_at(0)))
     assert why in refused.value.message
     assert f"ZooKeeper zk:2181, node {PATH}" in refused.value.message
+    assert not data.isascii() or f"It holds: '{data[:20].decode()}" in refused.value.message
+    assert data.isascii() or "garbage'." in refused.value.message
     assert len(refused.value.message) < 800
     assert MemoryNodeStore(tree).get(PATH) == (data, 0)
 
@@ -326,7 +328,7 @@ def test_a_node_deleted_while_running_stops_the_spout(tree: MemoryTree, backgrou
     MemoryNodeStore(tree).delete(PATH)
     told = commit(store, 9)
     assert told is not None
-    assert not told.retriable
+    assert not told.retriable and PATH in told.message, told.message
     assert MemoryNodeStore(tree).get(PATH) is None
 
 
