@@ -20,6 +20,7 @@ from streamlet.backends.run_coordinator import RunCoordinator
 from streamlet.backends.spark import preflight
 from streamlet.backends.spark.jobs import SparkJobs, run_tasks, spark_thread
 from streamlet.backends.spark.launcher import SlotLauncher
+from streamlet.backends.spark.loss import SparkLost, spark_lost
 from streamlet.backends.spark.masters import DEFAULT_MASTER, check_slots, holders_text, parse_master, too_few_slots
 from streamlet.backends.spark.packing import Pack, read_pack
 from streamlet.backends.spark.parcels import NOTHING, Sent, sent
@@ -35,7 +36,7 @@ from streamlet.backends.spark.spark_session import (
     open_session,
     wait_for_executors,
 )
-from streamlet.base.errors import BadInput
+from streamlet.base.errors import BadInput, text_of
 from streamlet.base.installed import installed_version
 from streamlet.base.log_line import RUN_LOGGER
 from streamlet.runtime.links.server import bind_socket
@@ -109,13 +110,15 @@ class SparkBackend:
             return _cancelled_result(started)
         stop.on_kill(session.kill)
         try:
-            preflight.check_session(session.conf(), request.workers)
-            if warning := preflight.overhead_warning(session.master, session.conf()):
-                observer.on_event(line_now("warning", warning, RUN_LOGGER))
-            found = _await_slots(session, request, observer, stop)
-            files = request.conf["streamlet.shared"] or {}
-            with sent(session, None if pack is None else pack.file, files) as parcels:
-                _probe(session, request.workers, stop, pack, parcels)
+            with contextlib.ExitStack() as held:
+                with _told_if_lost(session):
+                    preflight.check_session(session.conf(), request.workers)
+                    if warning := preflight.overhead_warning(session.master, session.conf()):
+                        observer.on_event(line_now("warning", warning, RUN_LOGGER))
+                    found = _await_slots(session, request, observer, stop)
+                    files = request.conf["streamlet.shared"] or {}
+                    parcels = held.enter_context(sent(session, None if pack is None else pack.file, files))
+                    _probe(session, request.workers, stop, pack, parcels)
                 took = time.monotonic() - started
                 also = "" if pack is None else f" and the archive {pack}"
                 _say(observer, f"Spark is up after {took:.0f} s on {session.master}, with {found}{also}")
@@ -175,17 +178,18 @@ class SparkBackend:
         # Whatever raises from here on leaves nothing in a session that lives on, and no folder.
         with contextlib.ExitStack() as after:
             after.callback(shutil.rmtree, coordinator.directory, ignore_errors=True)
-            jobs = SparkJobs(
-                session,
-                code_zip,
-                run_id=run_id,
-                secret=secret,
-                topology=request.topology.name,
-                file=str(request.file.absolute()),
-                folder=folder,
-                certificate=coordinator.certificate,
-                sent=parcels,
-            )
+            with _told_if_lost(session):
+                jobs = SparkJobs(
+                    session,
+                    code_zip,
+                    run_id=run_id,
+                    secret=secret,
+                    topology=request.topology.name,
+                    file=str(request.file.absolute()),
+                    folder=folder,
+                    certificate=coordinator.certificate,
+                    sent=parcels,
+                )
             after.callback(jobs.close)
             stop.on_kill(jobs.kill)
             host, binds = session.driver_host(), session.bind_host()
@@ -193,6 +197,22 @@ class SparkBackend:
             dialled_host = host if binds != host else ""
             launcher = SlotLauncher(jobs, binds, listens, run_id, secret, coordinator.certificate, dialled_host)
             return coordinator.run(launcher)
+
+
+@contextlib.contextmanager
+def _told_if_lost(session: Session) -> Iterator[None]:
+    """Raise SparkLost for whatever fails while entered, if the application is gone."""
+    try:
+        yield
+    except SparkLost:
+        raise
+    except Exception as error:
+        # Rule: ask whether the application is there before a step's own reason is believed. Each step before a run asks
+        # Spark something, and would find another one: no slots, no Python on the executors, an error of py4j.
+        lost = session.lost()
+        if lost is None or isinstance(error, Cancelled):
+            raise
+        raise spark_lost(lost, running=False) from error
 
 
 def _with_time_to_unpack(request: RunRequest, parcels: Sent) -> RunRequest:
@@ -318,7 +338,7 @@ def _probe(
             try:
                 found.extend(run_tasks(session, task, min(slots, MOST_PROBES), group, "streamlet preflight"))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is explained below
-                failure.append(str(error))
+                failure.append(text_of(error))
 
         thread = spark_thread(run_probe, "preflight")
         thread.start()
@@ -336,6 +356,8 @@ def _probe(
                 "its workers say more."
             )
     if failure:
+        if (lost := session.lost()) is not None:
+            raise spark_lost(lost, running=False, said=[preflight.error_line(failure[0])])
         raise BadInput(preflight.explain_probe(failure[0]))
     preflight.judge(preflight.read_reports(found), address, session.spark.version, pack)
 

@@ -400,7 +400,7 @@ def error_line(error: str) -> str:
     """Return the line of a Java error that names its cause; at most 300 characters."""
     lines = [line.strip() for line in error.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     telling = [line for line in lines if re.search(r"(Error|Exception)\b.*: |^Caused by|Cannot run program", line)]
-    line = (telling or lines or ["it says nothing."])[-1]
+    line = (telling or lines or ["it says nothing."])[-1].removeprefix(": ")  # py4j puts that before Java's words
     return line[:300] + ("" if line.endswith(".") else ".")
 
 

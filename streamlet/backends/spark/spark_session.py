@@ -21,6 +21,7 @@ from typing import Any
 
 from streamlet.backends.folders import spark_folder
 from streamlet.backends.processes import wait_until_ended
+from streamlet.backends.spark.loss import Loss, spark_lost
 from streamlet.backends.spark.masters import (
     ClusterView,
     Master,
@@ -133,11 +134,11 @@ class Session:
         except Exception:  # noqa: BLE001 - py4j and Spark raise a dozen kinds; the answer only makes an error clearer
             return None
 
-    def alive(self) -> bool:
-        """Tell whether the driver's JVM is there."""
-        if self.process is not None:
-            return self.process.poll() is None
-        return _lives(self.context)
+    def lost(self) -> Loss | None:
+        """Return how the application ended; None while it is there."""
+        if self.process is not None and self.process.poll() is not None:
+            return Loss.JVM_ENDED
+        return _loss_of(self.context)
 
     def kill(self) -> None:
         """Send SIGKILL to our own JVMs; their Python workers go with them. For signal handlers."""
@@ -232,7 +233,7 @@ def _submitted() -> Any:
 def given_session(spark: Any) -> Session:
     """Return a session that the user made. Raises BadInput."""
     check_given(spark)
-    if not _lives(spark.sparkContext):
+    if _loss_of(spark.sparkContext) is not None:
         raise BadInput(
             "The session that SparkBackend was given has been stopped: make a new one, with "
             "SparkSession.builder.getOrCreate(), and a new SparkBackend of it."
@@ -240,11 +241,11 @@ def given_session(spark: Any) -> Session:
     return _standing(spark)
 
 
-def _lives(context: Any) -> bool:
+def _loss_of(context: Any) -> Loss | None:
     try:
-        return context._jsc is not None and not context._jsc.sc().isStopped()
+        return Loss.STOPPED if context._jsc is None or context._jsc.sc().isStopped() else None
     except Exception:  # noqa: BLE001 - py4j raises half a dozen kinds when the JVM is gone
-        return False
+        return Loss.JVM_ENDED
 
 
 def open_session(
@@ -469,10 +470,13 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 def wait_for_executors(
     session: Session, enough: Callable[[list[Executor]], bool], timeout_s: float, cancelled: Callable[[], bool]
 ) -> list[Executor]:
-    """Wait until the executors are enough or time is over. Raises Cancelled."""
+    """Wait until the executors are enough or time is over. Raises Cancelled or SparkLost."""
     deadline = time.monotonic() + timeout_s
     while True:
         executors = session.executors()
+        # An application that was stopped still answers: it has no executors, and will have none.
+        if (lost := session.lost()) is not None:
+            raise spark_lost(lost, running=False)
         if enough(executors) or time.monotonic() >= deadline:
             return executors
         if cancelled():

@@ -36,7 +36,7 @@ def test_a_process_can_have_one_after_the_other_and_is_left_as_it_was(
             assert found is not None
             assert (found.directory, found.master) == (None, "local[1]")
             found.close()
-            assert session.alive()
+            assert session.lost() is None
             assert [executor.slots for executor in session.executors()] == [1]
             assert signal.getsignal(signal.SIGINT) is handler
         finally:

@@ -228,3 +228,10 @@ def test_the_telling_line_of_a_java_error_is_found() -> None:
     cause = 'Caused by: java.io.IOException: Cannot run program "nix"'
     said = f"An error occurred\n: org.apache.spark.SparkException: Job aborted.\n\tat a.B\n{cause}\n\tat a.C"
     assert preflight.error_line(said) == f"{cause}."
+
+
+def test_what_py4j_puts_before_javas_words_is_left_out() -> None:
+    said = (
+        "An error occurred while calling z:o.a.s.collect.\n: org.apache.spark.SparkException: Job 2 cancelled\n\tat a.B"
+    )
+    assert preflight.error_line(said) == "org.apache.spark.SparkException: Job 2 cancelled."
