@@ -147,6 +147,7 @@ class SparkBackend:
         assert request.file is not None
         master = parse_master(request.master or DEFAULT_MASTER, len(os.sched_getaffinity(0)))
         preflight.check_java(os.environ)
+        preflight.check_spark_home(os.environ, installed_version("pyspark") or "")
         check_slots(master, request.workers)
         preflight.check_reachable(master)
         # Rule: a session that a run has made is that run's alone. It has the slots for that run, and ends with it.
@@ -280,11 +281,19 @@ def _await_slots(session: Session, request: RunRequest, observer: Observer, stop
 
 def _holders(session: Session, executors: list[Executor]) -> str:
     conf = session.conf()
-    reported = _slots(executors)[0] * float(conf.get("spark.task.cpus", "1"))
+    each = float(conf.get("spark.task.cpus", "1"))
+    # Rule: tell executors that have too few cores for a task from those that do not report. Neither has a slot.
+    if narrow := [found.cores for found in executors if 0 < found.cores < each]:
+        return (
+            f"A task wants {each:g} cores (spark.task.cpus), and executors of this application have {max(narrow)}: "
+            "such an executor has no slot. Lower spark.task.cpus, or raise spark.executor.cores."
+        )
+    reported = _slots(executors)[0] * each
     # Where Spark's own executors look for their driver, also where ours are told another address of this machine.
     own, most, driver = session.application_id(), conf.get("spark.cores.max"), conf.get(DRIVER_HOST, "")
     jobs, view = session.running_jobs(), session.cluster()
-    said = holders_text(view, own, jobs, reported, most, driver or session.driver_host())
+    memory = conf.get("spark.executor.memory", "1g")
+    said = holders_text(view, own, jobs, reported, most, driver or session.driver_host(), memory)
     silent = preflight.silent_addresses(parse_master(session.master, 1)) if view is None else ""
     if not silent:
         return said

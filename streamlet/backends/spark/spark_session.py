@@ -30,9 +30,9 @@ from streamlet.backends.spark.masters import (
     parse_master,
     read_master_page,
 )
-from streamlet.backends.spark.preflight import KILL_ON_IDLE, check_connect, check_given, explain_start
+from streamlet.backends.spark.preflight import FOREIGN, KILL_ON_IDLE, check_connect, check_given, explain_start
 from streamlet.base.environment import environment
-from streamlet.base.errors import BadInput
+from streamlet.base.errors import BadInput, text_of
 
 LOOPBACK = "127.0.0.1"
 DRIVER_HOST = "spark.driver.host"
@@ -42,6 +42,9 @@ PAGE_S = 3.0
 
 STOP_S = 15.0
 """Seconds that the end of a session, and then of its JVM's process, may take."""
+
+LOG_TAIL = 16_000
+"""Characters of a JVM's log that are looked at for a reason. Stack traces stand behind it."""
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """Options for the masters of a developer's own machine.
@@ -57,6 +60,7 @@ class Executor:
     id: str
     slots: int
     busy: int
+    cores: int = 0
 
 
 class Session:
@@ -110,7 +114,7 @@ class Session:
         found = [listed.apply(index) for index in range(listed.size())]
         only_driver = self.master.startswith("local") and not self.master.startswith("local-cluster")
         return [
-            Executor(each.id(), each.maxTasks(), each.activeTasks())
+            Executor(each.id(), each.maxTasks(), each.activeTasks(), each.totalCores())
             for each in found
             if only_driver or each.id() != "driver"
         ]
@@ -272,9 +276,13 @@ def open_session(
         if cancelled():
             opening.abandon()
             raise Cancelled
+        # Spark itself would ask three times, for a minute.
+        if master.addresses and FOREIGN in (tail := opening.log_tail()):
+            opening.abandon()
+            raise BadInput(f"Spark did not start on {master.url}: {explain_start(tail)}")
     if opening.error is not None:
         # Rule: name the type of an error. By that `explain_start` finds Python's own among the lines that Spark prints.
-        said = f"{type(opening.error).__name__}: {opening.error}\n{opening.log_tail()}"
+        said = f"{type(opening.error).__name__}: {text_of(opening.error)}\n{opening.log_tail()}"
         opening.abandon()
         raise BadInput(
             f"Spark did not start on {master.url}: {explain_start(said)} With --debug its whole log is shown."
@@ -417,7 +425,7 @@ class _Opening:
         """Return the end of the JVM's log."""
         if self.log is None or not self.log.exists():
             return ""
-        return self.log.read_text(errors="replace")[-4000:]
+        return self.log.read_text(errors="replace")[-LOG_TAIL:]
 
     def kill(self) -> None:
         """Send SIGKILL to the JVM, one that only comes up as well."""

@@ -63,7 +63,7 @@ def test_a_worker_has_as_many_cores_as_spark_task_cpus_says(tmp_path: Path, monk
         monkeypatch.syspath_prepend(str(NUMBERED.parent))
         numbered = importlib.import_module("numbered").Numbered
         assert numbered.run(backend="spark", workers=1, settings={"out": str(tmp_path)}).reason == "caught_up"
-        with pytest.raises(BadInput, match=r"wants 2 workers.* has 1 slots"):
+        with pytest.raises(BadInput, match=r"wants 2 workers.* has 1 slot"):
             numbered.run(backend="spark", workers=2, settings={"out": str(tmp_path)})
     finally:
         session.close()

@@ -97,9 +97,22 @@ def test_a_step_that_fails_on_an_application_that_is_gone_is_told_as_that() -> N
 
 def test_a_cluster_without_room_is_told_with_what_it_has(request_of_two: RunRequest) -> None:
     session, heard = ScriptedSession("spark://h:7077", [[Executor("0", 1, 0)]]), Heard()
-    with pytest.raises(BadInput, match=r"spark://h:7077 has 1 slots.*runs job 7 \(nightly report\).*1 by etl of ann"):
+    with pytest.raises(BadInput, match=r"spark://h:7077 has 1 slot.*runs job 7 \(nightly report\).*1 by etl of ann"):
         backend._await_slots(session, request_of_two, heard, Stop())  # type: ignore[arg-type]
     assert heard.texts == ["Waiting for task slots, for up to 0.3 s: 1 executor and 1 task slot so far"]
+
+
+def test_executors_with_too_few_cores_for_a_task_are_not_taken_for_executors_that_do_not_report(
+    request_of_two: RunRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither has a slot; the driver's address would be looked at for nothing."""
+    session = ScriptedSession("spark://h:7077", [[Executor("0", 0, 0, cores=2)]])
+    monkeypatch.setattr(session, "conf", lambda: {"spark.task.cpus": "4"})
+    with pytest.raises(
+        BadInput, match=r"A task wants 4 cores \(spark\.task\.cpus\), and executors .* have 2: .*Lower"
+    ) as it:
+        backend._await_slots(session, request_of_two, Heard(), Stop())  # type: ignore[arg-type]
+    assert "reach the driver" not in it.value.message
 
 
 def test_slots_of_a_local_master_that_another_job_holds_are_waited_for_as_on_a_cluster(
