@@ -133,7 +133,7 @@ def test_a_driver_address_that_executors_cannot_reach_is_named(cluster: resident
 def test_the_port_of_the_masters_page_is_told_from_the_masters_at_once(cluster: resident.ResidentSpark) -> None:
     """Spark alone would try for a minute, three times, and then say ``Too large frame``."""
     master = parse_master(f"spark://{LOOPBACK}:{cluster.processes[0].page}", 1)
-    with pytest.raises(BadInput, match="not a Spark master. Is it the master's web page") as caught:
+    with pytest.raises(BadInput, match=r"not a Spark master\. Is it the master's web page") as caught:
         open_session(master, "page", debug=False, cancelled=lambda: False)
     assert "JVM" not in caught.value.message and caught.value.__cause__ is None, "it was not waited for"
 
