@@ -36,6 +36,7 @@ from streamlet.base.errors import BadInput, text_of
 
 LOOPBACK = "127.0.0.1"
 DRIVER_HOST = "spark.driver.host"
+EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 BIND_ADDRESS = "spark.driver.bindAddress"
 PAGE_S = 3.0
 """Seconds for a page of Spark's to answer."""
@@ -344,7 +345,7 @@ class _Opening:
         if self.master.addresses and not whole.contains("spark.cores.max"):
             whole.set("spark.cores.max", str(cores_of(self.workers, whole.get("spark.task.cpus", "1") or "1")))
         # Not before the launch, which would hide what the user's file says.
-        for key, value in self._settings_here(whole.get(DRIVER_HOST, None)).items():
+        for key, value in self._settings_here(whole).items():
             whole.set(key, value)
         context = SparkContext(conf=whole, gateway=gateway)
         # It prints a traceback when the JVM dies, which the run tells in a sentence.
@@ -380,25 +381,35 @@ class _Opening:
             settings |= {
                 "spark.ui.enabled": "false",
                 "spark.sql.warehouse.dir": str(self.directory / "warehouse"),
-                "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={self.directory}",
             }
         return settings
 
-    def _settings_here(self, driver: str | None) -> dict[str, str]:
-        """Return settings for executors on this machine; none where a user's ``spark.driver.host`` leads elsewhere."""
+    def _settings_here(self, whole: Any) -> dict[str, str]:
+        """Return settings for executors on this machine; none where a user's ``spark.driver.host`` leads elsewhere.
+
+        ``whole``: the settings so far, with the user's.
+        """
+        driver = whole.get(DRIVER_HOST, None)
         if not all_here(self.master, driver, LOOPBACK):
             return {}
         return {
             DRIVER_HOST: LOOPBACK if self.master.local or driver is None else driver,
             BIND_ADDRESS: LOOPBACK,
-            "spark.local.dir": str(self.directory),
-            "spark.executor.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={self.directory}",
+            # Rule: beside what the user's file says, which wins. A disk with room, a flag that a library needs: nobody
+            # would find out who took them away.
+            "spark.local.dir": whole.get("spark.local.dir", str(self.directory)),
+            EXECUTOR_OPTIONS: f"{self._java_options()} {whole.get(EXECUTOR_OPTIONS, '')}".rstrip(),
         }
+
+    def _java_options(self) -> str:
+        return f"{QUICK_JVM} -Djava.io.tmpdir={self.directory}"
 
     def _environment(self) -> dict[str, str]:
         if not self.master.local and not self.master.loopback:
             return {}
         values = {"SPARK_LOCAL_IP": LOOPBACK, "SPARK_LOCAL_HOSTNAME": "localhost"}
+        # Not as spark.driver.extraJavaOptions, which would hide the one in the user's file.
+        values["SPARK_SUBMIT_OPTS"] = f"{self._java_options()} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".rstrip()
         if self.master.local:
             values["SPARK_HOME"] = str(self._home())
         if "PYSPARK_PYTHON" not in os.environ:
