@@ -130,12 +130,19 @@ def test_a_driver_address_that_executors_cannot_reach_is_named(cluster: resident
     assert "can they reach the driver at 127.0.0.9? If not, set spark.driver.host" in said
 
 
-def test_the_port_of_the_masters_page_is_told_from_the_masters_at_once(cluster: resident.ResidentSpark) -> None:
+def test_the_port_of_the_masters_page_is_told_from_the_masters_at_once(
+    cluster: resident.ResidentSpark, tmp_path: Path
+) -> None:
     """Spark alone would try for a minute, three times, and then say ``Too large frame``."""
-    master = parse_master(f"spark://{LOOPBACK}:{cluster.processes[0].page}", 1)
-    with pytest.raises(BadInput, match=r"not a Spark master\. Is it the master's web page") as caught:
-        open_session(master, "page", debug=False, cancelled=lambda: False)
-    assert "JVM" not in caught.value.message and caught.value.__cause__ is None, "it was not waited for"
+    master = f"spark://{LOOPBACK}:{cluster.processes[0].page}"
+    begun = streamlet(["run", str(NUMBERED), "--spark", master], {}, cwd=tmp_path, stderr=subprocess.STDOUT)
+    try:
+        said, _ = begun.process.communicate(timeout=PATIENCE_S)
+    finally:
+        begun.end()
+    assert begun.process.returncode == 2, said
+    assert "it is not a Spark master. Is it the master's web page?" in said
+    assert "--debug" not in said, "Spark's own end was waited for"
 
 
 @pytest.fixture
