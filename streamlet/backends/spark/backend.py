@@ -20,6 +20,7 @@ from streamlet.backends.run_coordinator import RunCoordinator
 from streamlet.backends.spark import preflight
 from streamlet.backends.spark.jobs import SparkJobs, run_tasks, spark_thread
 from streamlet.backends.spark.launcher import SlotLauncher
+from streamlet.backends.spark.loss import SparkLost, spark_lost
 from streamlet.backends.spark.masters import DEFAULT_MASTER, check_slots, holders_text, parse_master, too_few_slots
 from streamlet.backends.spark.packing import Pack, read_pack
 from streamlet.backends.spark.parcels import NOTHING, Sent, sent
@@ -35,7 +36,7 @@ from streamlet.backends.spark.spark_session import (
     open_session,
     wait_for_executors,
 )
-from streamlet.base.errors import BadInput
+from streamlet.base.errors import BadInput, text_of
 from streamlet.base.installed import installed_version
 from streamlet.base.log_line import RUN_LOGGER
 from streamlet.runtime.links.server import bind_socket
@@ -109,13 +110,15 @@ class SparkBackend:
             return _cancelled_result(started)
         stop.on_kill(session.kill)
         try:
-            preflight.check_session(session.conf(), request.workers)
-            if warning := preflight.overhead_warning(session.master, session.conf()):
-                observer.on_event(line_now("warning", warning, RUN_LOGGER))
-            found = _await_slots(session, request, observer, stop)
-            files = request.conf["streamlet.shared"] or {}
-            with sent(session, None if pack is None else pack.file, files) as parcels:
-                _probe(session, request.workers, stop, pack, parcels)
+            with contextlib.ExitStack() as held:
+                with _told_if_lost(session):
+                    preflight.check_session(session.conf(), request.workers)
+                    if warning := preflight.overhead_warning(session.master, session.conf()):
+                        observer.on_event(line_now("warning", warning, RUN_LOGGER))
+                    found = _await_slots(session, request, observer, stop)
+                    files = request.conf["streamlet.shared"] or {}
+                    parcels = held.enter_context(sent(session, None if pack is None else pack.file, files))
+                    _probe(session, request.workers, stop, pack, parcels)
                 took = time.monotonic() - started
                 also = "" if pack is None else f" and the archive {pack}"
                 _say(observer, f"Spark is up after {took:.0f} s on {session.master}, with {found}{also}")
@@ -144,6 +147,7 @@ class SparkBackend:
         assert request.file is not None
         master = parse_master(request.master or DEFAULT_MASTER, len(os.sched_getaffinity(0)))
         preflight.check_java(os.environ)
+        preflight.check_spark_home(os.environ, installed_version("pyspark") or "")
         check_slots(master, request.workers)
         preflight.check_reachable(master)
         # Rule: a session that a run has made is that run's alone. It has the slots for that run, and ends with it.
@@ -175,17 +179,18 @@ class SparkBackend:
         # Whatever raises from here on leaves nothing in a session that lives on, and no folder.
         with contextlib.ExitStack() as after:
             after.callback(shutil.rmtree, coordinator.directory, ignore_errors=True)
-            jobs = SparkJobs(
-                session,
-                code_zip,
-                run_id=run_id,
-                secret=secret,
-                topology=request.topology.name,
-                file=str(request.file.absolute()),
-                folder=folder,
-                certificate=coordinator.certificate,
-                sent=parcels,
-            )
+            with _told_if_lost(session):
+                jobs = SparkJobs(
+                    session,
+                    code_zip,
+                    run_id=run_id,
+                    secret=secret,
+                    topology=request.topology.name,
+                    file=str(request.file.absolute()),
+                    folder=folder,
+                    certificate=coordinator.certificate,
+                    sent=parcels,
+                )
             after.callback(jobs.close)
             stop.on_kill(jobs.kill)
             host, binds = session.driver_host(), session.bind_host()
@@ -193,6 +198,22 @@ class SparkBackend:
             dialled_host = host if binds != host else ""
             launcher = SlotLauncher(jobs, binds, listens, run_id, secret, coordinator.certificate, dialled_host)
             return coordinator.run(launcher)
+
+
+@contextlib.contextmanager
+def _told_if_lost(session: Session) -> Iterator[None]:
+    """Raise SparkLost for whatever fails while entered, if the application is gone."""
+    try:
+        yield
+    except SparkLost:
+        raise
+    except Exception as error:
+        # Rule: ask whether the application is there before a step's own reason is believed. Each step before a run asks
+        # Spark something, and would find another one: no slots, no Python on the executors, an error of py4j.
+        lost = session.lost()
+        if lost is None or isinstance(error, Cancelled):
+            raise
+        raise spark_lost(lost, running=False) from error
 
 
 def _with_time_to_unpack(request: RunRequest, parcels: Sent) -> RunRequest:
@@ -260,11 +281,19 @@ def _await_slots(session: Session, request: RunRequest, observer: Observer, stop
 
 def _holders(session: Session, executors: list[Executor]) -> str:
     conf = session.conf()
-    reported = _slots(executors)[0] * float(conf.get("spark.task.cpus", "1"))
+    each = float(conf.get("spark.task.cpus", "1"))
+    # Rule: tell executors that have too few cores for a task from those that do not report. Neither has a slot.
+    if narrow := [found.cores for found in executors if 0 < found.cores < each]:
+        return (
+            f"A task wants {each:g} cores (spark.task.cpus), and executors of this application have {max(narrow)}: "
+            "such an executor has no slot. Lower spark.task.cpus, or raise spark.executor.cores."
+        )
+    reported = _slots(executors)[0] * each
     # Where Spark's own executors look for their driver, also where ours are told another address of this machine.
     own, most, driver = session.application_id(), conf.get("spark.cores.max"), conf.get(DRIVER_HOST, "")
     jobs, view = session.running_jobs(), session.cluster()
-    said = holders_text(view, own, jobs, reported, most, driver or session.driver_host())
+    memory = conf.get("spark.executor.memory", "1g")
+    said = holders_text(view, own, jobs, reported, most, driver or session.driver_host(), memory)
     silent = preflight.silent_addresses(parse_master(session.master, 1)) if view is None else ""
     if not silent:
         return said
@@ -318,7 +347,7 @@ def _probe(
             try:
                 found.extend(run_tasks(session, task, min(slots, MOST_PROBES), group, "streamlet preflight"))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is explained below
-                failure.append(str(error))
+                failure.append(text_of(error))
 
         thread = spark_thread(run_probe, "preflight")
         thread.start()
@@ -336,6 +365,8 @@ def _probe(
                 "its workers say more."
             )
     if failure:
+        if (lost := session.lost()) is not None:
+            raise spark_lost(lost, running=False, said=[preflight.error_line(failure[0])])
         raise BadInput(preflight.explain_probe(failure[0]))
     preflight.judge(preflight.read_reports(found), address, session.spark.version, pack)
 

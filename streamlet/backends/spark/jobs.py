@@ -7,10 +7,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from streamlet.backends.spark.parcels import NOTHING, Sent, broadcast
+from streamlet.backends.spark.loss import Loss
+from streamlet.backends.spark.parcels import NOTHING, Sent, broadcast, destroy
 from streamlet.backends.spark.preflight import error_line
 from streamlet.backends.spark.shipping import Slot, make_host
 from streamlet.backends.spark.spark_session import Session
+from streamlet.base.errors import text_of
 
 
 class SparkJobs:
@@ -66,7 +68,7 @@ class SparkJobs:
         try:
             rows = run_tasks(self._session, host, 1, group, description)
         except Exception as error:  # noqa: BLE001 - py4j and Spark raise a dozen kinds; the slot is gone with each
-            said = str(error)
+            said = text_of(error)  # py4j asks the JVM for it, which may be gone
             if "cancelled" in said and group in said:
                 return "was cancelled"
             return f"was lost by Spark: {error_line(said)}"
@@ -88,16 +90,15 @@ class SparkJobs:
             with contextlib.suppress(Exception):  # py4j raises half a dozen kinds when the JVM is gone
                 self._session.context.cancelJobGroup(group)
 
-    def alive(self) -> bool:
-        return self._session.alive()
+    def lost(self) -> Loss | None:
+        return self._session.lost()
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         return spark_thread(target, name)
 
     def close(self) -> None:
         """Free the code on the executors."""
-        if self._session.alive():
-            self._code_zip.destroy()
+        destroy(self._session, [self._code_zip])
 
 
 def run_tasks(session: Session, task: Any, count: int, group: str, description: str) -> list[Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from streamlet.backends.run_coordinator import Adopt
-from streamlet.base.errors import StreamletError
+from streamlet.backends.spark.loss import Loss, spark_lost
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import Secured
 from streamlet.runtime.links.handshake import Hello, Refused
@@ -30,10 +30,6 @@ CANCEL_S = 15.0
 """Seconds that Spark may take over a cancelled job."""
 
 
-class SparkLost(StreamletError):
-    """Spark's driver JVM is gone, and with it every executor."""
-
-
 class Jobs(Protocol):
     """Runs slots on Spark. Methods are called by several threads at once."""
 
@@ -46,8 +42,8 @@ class Jobs(Protocol):
     def cancel(self, worker: int, epoch: int) -> None:
         """End its job if it runs."""
 
-    def alive(self) -> bool:
-        """Tell whether Spark is still there."""
+    def lost(self) -> Loss | None:
+        """Return how Spark's application ended; None while it is there."""
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         """Make a thread that may call the methods above, not started."""
@@ -80,7 +76,7 @@ class SlotLauncher:
         self._expected: dict[int, tuple[int, Adopt]] = {}
         self._slots: dict[tuple[int, int], threading.Thread] = {}
         self._cancellers: list[threading.Thread] = []
-        self._ended: list[tuple[int, int, str]] = []
+        self._ended: list[tuple[int, int, str, Loss | None]] = []
         self._closed = threading.Event()
         tls = LinkTls(certificate) if certificate else None
         self._server = LinkServer(
@@ -133,7 +129,8 @@ class SlotLauncher:
             how = self._jobs.run(worker, epoch, self.address)
         except Exception as error:  # noqa: BLE001 - the last frame of a slot's thread: it must be told, not lost
             how = f"could not be run by Spark ({type(error).__name__}: {error})"
-        self._ended.append((worker, epoch, how))
+        # Asked on this thread: a driver JVM that hangs must not stop the coordinator.
+        self._ended.append((worker, epoch, how, self._jobs.lost()))
 
     def kill(self, worker: int, epoch: int) -> None:
         self._forget(worker, epoch)
@@ -165,17 +162,22 @@ class SlotLauncher:
             self._jobs.cancel(worker, epoch)
 
     def ended(self) -> list[tuple[int, int, str]]:
-        """Return workers that ended. Raises SparkLost without a JVM to start more."""
+        """Return workers that ended. Raises SparkLost without an application to start more."""
+        taken = self._taken()
+        # Rule: look at the application, not at the JVM. One that was stopped, on the page of Spark's master for one,
+        # leaves the JVM alive, and slots would be started on nothing for as long as the run is to last.
+        lost = next((loss for *_, loss in taken if loss is not None), None)
+        if lost is not None and not self._closed.is_set():
+            _join([*self._slots.values()], LAST_S)  # one of them has the reason
+            raise spark_lost(lost, running=True, said=[how for _, _, how, _ in [*taken, *self._taken()]])
+        return [(worker, epoch, how) for worker, epoch, how, _ in taken]
+
+    def _taken(self) -> list[tuple[int, int, str, Loss | None]]:
         taken = []
         while self._ended:  # one by one: slots add to the list meanwhile
             taken.append(self._ended.pop(0))
-        for worker, epoch, _ in taken:
+        for worker, epoch, *_ in taken:
             self._slots.pop((worker, epoch), None)
-        if taken and not self._closed.is_set() and not self._jobs.alive():
-            raise SparkLost(
-                "Spark's driver JVM ended while the topology ran, and its executors with it. What was not acked will "
-                "be read again by the next run. If it was killed for memory, give it less to do or the machine more."
-            )
         return taken
 
     def close(self) -> None:

@@ -92,17 +92,19 @@ def check_slots(master: Master, workers: int) -> None:
 def too_few_slots(url: str, workers: int, slots: int, busy: int, holders: str = "") -> str:
     """Return the paragraph for a run that would wait for ever. ``holders``: sentences about who has the cores."""
     occupied = f", {busy} of them occupied by other jobs" if busy else ""
-    larger = f" or, here, --master 'local-cluster[{workers},1,1024]'" if url.startswith("local") else ""
+    larger = f"--master 'local-cluster[{workers},1,1024]'" if url.startswith("local") else ""
     free = slots - busy
-    fewer = (
-        f"Give --workers {free} (from Python: workers={free}){larger}, or give"
-        if free > 0
-        else f"Free some{larger}, or give"
-    )
+    if free > 0:
+        fewer = f"Give --workers {free} (from Python: workers={free}){' or, here, ' if larger else ''}{larger}, or give"
+    elif larger and not busy:
+        fewer = f"Give {larger}, or give"
+    else:
+        fewer = f"Free some{' or, here, give ' if larger else ''}{larger}, or give"
+    counted = f"{_count(slots, 'slot')}{occupied}"
     return (
         f"The topology wants {workers} workers, each of which holds a task slot for as long as it runs, and the master "
-        f"{url} has {slots} slots{occupied}. The missing workers would wait for ever. {holders}{' ' if holders else ''}"
-        f"{fewer} the application more cores."
+        f"{url} has {counted}. The missing workers would wait for ever. {holders}{' ' if holders else ''}{fewer} the "
+        "application more cores."
     )
 
 
@@ -128,12 +130,18 @@ class ClusterView:
 
 
 def holders_text(
-    view: ClusterView | None, own: str, jobs: Sequence[str], reported: float, most: str | None, driver: str
+    view: ClusterView | None,
+    own: str,
+    jobs: Sequence[str],
+    reported: float,
+    most: str | None,
+    driver: str,
+    memory: str = "1g",
 ) -> str:
     """Say who holds the cores, as sentences; empty where nobody knows.
 
     ``own``: this application's id; ``jobs``: descriptions of its running jobs; ``reported``: the cores of its executors
-    that have reported to ``driver``, an address; ``most``: its spark.cores.max.
+    that have reported to ``driver``, an address; ``most``: its spark.cores.max; ``memory``: its spark.executor.memory.
     """
     said = [f"This application runs {_list(jobs)}."] if jobs else []
     if view is None:
@@ -158,7 +166,8 @@ def holders_text(
         said.append(f"This application has the {_count(mine, 'core')} that it may have (spark.cores.max).")
     elif view.used < view.cores:
         said.append(
-            f"The worker with the most memory left has {view.memory_mib} MiB: an executor wants spark.executor.memory."
+            f"The worker with the most memory left has {view.memory_mib} MiB, and an executor wants {memory} "
+            "(spark.executor.memory) and what it needs beside that."
         )
     return " ".join(said)
 

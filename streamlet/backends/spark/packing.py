@@ -87,6 +87,7 @@ def make_pack(output: Path, requirements: Sequence[str] = (), files: Sequence[Pa
     version that is here.
     Raises BadInput.
     """
+    _check_replaceable(output)
     if importlib.util.find_spec("pip") is None:
         raise BadInput(
             f"Packing lets pip install into a folder, and this Python ({sys.executable}) has no pip. Install it with: "
@@ -161,6 +162,30 @@ def _write(output: Path, folder: Path, manifest: Manifest) -> None:
         partial.unlink(missing_ok=True)
 
 
+def _check_replaceable(output: Path) -> None:
+    """Refuse to write over a file that `streamlet pack` has not made. Raises BadInput."""
+    # Rule: replace an archive, a broken one too, and no other file. `streamlet pack FILE -o FILE` would leave a packed
+    # topology without its source.
+    if not output.is_file() or output.stat().st_size == 0:
+        return
+    try:
+        with output.open("rb") as file:
+            ours = file.read(2) == b"\x1f\x8b"  # gzip's
+        if ours:
+            with tarfile.open(output, mode="r:gz") as archive:
+                first = archive.next()
+                ours = first is not None and first.name == MANIFEST
+    except (tarfile.TarError, EOFError, zlib.error):
+        pass  # a damaged one
+    except OSError as error:
+        raise BadInput(f"{output} cannot be read: {error.strerror}. Name another file with -o.") from error
+    if not ours:
+        raise BadInput(
+            f"{output} is there and was not made by `streamlet pack`: it would be lost. Name another file with -o, or "
+            "remove that one."
+        )
+
+
 def anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     """Return a member of an archive without owner and time: equal content makes equal bytes."""
     member.uid = member.gid = 0
@@ -213,7 +238,7 @@ def script_requirements(file: Path) -> list[str]:
 
 def read_pack(file: Path) -> Pack:
     """Read an archive's manifest and compare it with what runs here. Raises BadInput."""
-    again = f"`streamlet pack -o {file}` makes one."
+    again = "`streamlet pack -o NAME` makes one."
     try:
         with tarfile.open(file, mode="r:gz") as archive:
             manifest = _manifest_in(file, archive)
@@ -221,7 +246,7 @@ def read_pack(file: Path) -> Pack:
                 pass
         size = file.stat().st_size
     except FileNotFoundError as error:
-        raise BadInput(f"There is no archive {file}: {again}") from error
+        raise BadInput(f"There is no archive {file}: `streamlet pack -o {file}` makes one.") from error
     except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, TypeError, KeyError) as error:
         raise BadInput(f"{file} was not made by `streamlet pack`, or is damaged ({error}): {again}") from error
     check_manifest(file, manifest)
@@ -234,7 +259,7 @@ def _manifest_in(file: Path, archive: tarfile.TarFile) -> Manifest:
     if content is None:
         raise BadInput(
             f"{file} was not made by `streamlet pack`: it does not begin with {MANIFEST}. Make one with `streamlet "
-            f"pack -o {file}`; other environments are handed to Spark itself, with spark.archives and PYSPARK_PYTHON."
+            "pack -o NAME`; other environments are handed to Spark itself, with spark.archives and PYSPARK_PYTHON."
         )
     said = json.load(content)
     return Manifest(**{field.name: said[field.name] for field in fields(Manifest)})

@@ -11,7 +11,7 @@ import hashlib
 import io
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,7 @@ def sent(session: Session, archive: Path | None, files: Mapping[str, str]) -> It
             shared = parcels[-1].finish("shared")
         yield Sent(packages, shared, places, sum(parcel.size for parcel in parcels))
     finally:
-        if session.alive():
-            for variable in [piece for parcel in parcels for piece in parcel.pieces]:
-                variable.destroy()
+        destroy(session, [piece for parcel in parcels for piece in parcel.pieces])
 
 
 def _own_name(path: Path) -> str:
@@ -137,6 +135,15 @@ def broadcast(context: Any, content: bytes) -> Any:
             f"What is to be sent to Spark's executors does not fit on the driver ({error.strerror}), which needs room "
             "for a copy where spark.local.dir is, by default in the folder for temporary files."
         ) from error
+
+
+def destroy(session: Session, variables: Iterable[Any]) -> None:
+    """Take broadcast variables back from a session that goes on."""
+    if session.lost() is not None:
+        return
+    for variable in variables:
+        with contextlib.suppress(Exception):  # py4j raises half a dozen kinds when Spark ends in this moment
+            variable.destroy()
 
 
 def make_unpack(pieces: Sequence[Any], name: str) -> Unpack:

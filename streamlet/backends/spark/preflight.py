@@ -76,6 +76,25 @@ def check_java(environ: Mapping[str, str]) -> None:
         raise BadInput(f"{java} {what}. {remedy}")
 
 
+def check_spark_home(environ: Mapping[str, str], pyspark: str) -> None:
+    """Check the Spark that SPARK_HOME names. ``pyspark``: the version here."""
+    # Rule: look at it before pyspark does, which starts whatever stands there: of another version, executors fail in
+    # ways that name neither SPARK_HOME nor a version.
+    home = environ.get("SPARK_HOME")
+    if not home:
+        return
+    remedy = f"Unset SPARK_HOME, and pyspark takes its own Spark; or let it name a Spark {pyspark}."
+    if not (Path(home) / "bin" / "spark-submit").is_file():
+        raise BadInput(f"SPARK_HOME={home} holds no bin/spark-submit, and pyspark starts Spark from there. {remedy}")
+    for jar in sorted((Path(home) / "jars").glob("spark-core_*.jar")):
+        found = re.fullmatch(r"spark-core_[\d.]+-(.+)\.jar", jar.name)
+        if found is not None and release(found[1]) != release(pyspark):
+            raise BadInput(
+                f"SPARK_HOME={home} is Spark {found[1]}, and this Python has pyspark {pyspark}, which would start it: "
+                f"the two speak to each other in a form that may change between minor versions. {remedy}"
+            )
+
+
 def java_version(said: str) -> int | None:
     """Return the feature release in the output of ``java -version``. 17 for ``"17.0.15"``, 8 for ``"1.8.0_392"``."""
     found = re.search(r'version "(?:1\.)?(\d+)', said)
@@ -170,14 +189,15 @@ def slots_of_executor(conf: Mapping[str, str]) -> int:
 
 def check_memory(conf: Mapping[str, str]) -> None:
     """Refuse a limit of address space within which a worker cannot live."""
-    said = conf.get("spark.executor.pyspark.memory")
+    name = "spark.executor.pyspark.memory"
+    said = conf.get(name)
     if said is None:
         return
     cores = max(1, int(conf.get("spark.executor.cores", "1")))
-    each = mebibytes(said) // cores
+    each = mebibytes(name, said) // cores
     if each < LEAST_ADDRESS_SPACE_MIB:
         raise BadInput(
-            f"spark.executor.pyspark.memory={said} bounds each Python worker of an executor of {cores} "
+            f"{name}={said} bounds each Python worker of an executor of {cores} "
             f"core{'' if cores == 1 else 's'} to {each} MiB of address space, and a worker of streamlet needs "
             f"{LEAST_ADDRESS_SPACE_MIB} MiB before it holds anything. Set it to at least "
             f"{LEAST_ADDRESS_SPACE_MIB * cores}m, or leave it out."
@@ -189,10 +209,11 @@ def overhead_warning(master: str, conf: Mapping[str, str]) -> str | None:
     # Only these masters kill what uses more than it was given.
     if not master.startswith(("yarn", "k8s://")) or "spark.executor.pyspark.memory" in conf:
         return None
-    memory = mebibytes(conf.get("spark.executor.memory", "1g"))
+    memory = mebibytes("spark.executor.memory", conf.get("spark.executor.memory", "1g"))
     factor = float(conf.get("spark.executor.memoryOverheadFactor", "0.4" if master.startswith("k8s") else "0.1"))
-    said = conf.get("spark.executor.memoryOverhead")
-    overhead = mebibytes(said) if said is not None else max(384, int(memory * factor))
+    name = "spark.executor.memoryOverhead"
+    said = conf.get(name)
+    overhead = mebibytes(name, said) if said is not None else max(384, int(memory * factor))
     slots = slots_of_executor(conf)
     wanted = JVM_OVERHEAD_MIB + slots * WORKER_MIB
     if overhead >= wanted:
@@ -200,19 +221,19 @@ def overhead_warning(master: str, conf: Mapping[str, str]) -> str | None:
     return (
         f"An executor of {slots} slot{'' if slots == 1 else 's'} has {overhead} MiB beside its JVM's heap, which its "
         f"Python workers share, and is killed when they use more. They want {wanted} MiB and what your components "
-        f"keep: set spark.executor.memoryOverhead={wanted}m or more."
+        f"keep: set {name}={wanted}m or more."
     )
 
 
-def mebibytes(text: str) -> int:
-    """Return one of Spark's sizes, "512m" or "2g", in MiB.
+def mebibytes(name: str, text: str) -> int:
+    """Return a setting of memory, "512m" or "2g", in MiB.
 
     A bare number is MiB.
     """
-    found = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    found = re.fullmatch(r"(\d+)\s*([kmgtp]?)(?:i?b)?", text.strip().lower())
     if found is None:
-        raise BadInput(f"{text!r} is not a size of memory that Spark knows: write 512m or 2g.")
-    return int(int(found[1]) * {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1 << 20}[found[2]])
+        raise BadInput(f"{name}={text} is not a size of memory that Spark knows: write 512m or 2g.")
+    return int(int(found[1]) * {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1 << 20, "p": 1 << 30}[found[2]])
 
 
 # -- on the executors ------------------------------------------------------------------------------------------------
@@ -381,14 +402,31 @@ def explain_unpacking(error: str) -> str | None:
     )
 
 
+FOREIGN = "Too large frame"
+"""What Spark says of an answer in another protocol than its own."""
+
+
 def explain_start(error: str) -> str:
     """Explain why a session did not come up."""
+    if FOREIGN in error:
+        return (
+            "a server answers there, and it is not a Spark master. Is it the master's web page? That page shows the "
+            "right URL at its top: it starts with spark://, and its port is 7077 where nobody chose another."
+        )
+    if "All masters are unresponsive" in error:
+        causes = re.findall(r"^Caused by: (.+)$", error, re.MULTILINE)
+        why = f" ({causes[0]})" if causes else ""
+        return (
+            f"a server takes connections there, and in a minute it did not answer as a Spark master does{why}. Check "
+            "that the port is the master's: its web page shows the right URL, which starts with spark://. Where the "
+            "cluster has spark.authenticate=true, set it here, too, with the cluster's spark.authenticate.secret."
+        )
     if "InvalidClassException" in error:
         return (
             f"the cluster runs another version of Spark than this pyspark ({error_line(error)}). Install the pyspark "
             "of the cluster's version here; its web page shows it at the top."
         )
-    if "Address already in use" in error or "Cannot assign requested address" in error:
+    if re.search("Address already in use|Cannot assign requested address|UnresolvedAddress|UnknownHost", error):
         return (
             f"{error_line(error)} Look at spark.driver.host, spark.driver.bindAddress and SPARK_LOCAL_IP: each must be "
             "an address of this machine."
@@ -398,9 +436,11 @@ def explain_start(error: str) -> str:
 
 def error_line(error: str) -> str:
     """Return the line of a Java error that names its cause; at most 300 characters."""
-    lines = [line.strip() for line in error.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    telling = [line for line in lines if re.search(r"(Error|Exception)\b.*: |^Caused by|Cannot run program", line)]
-    line = (telling or lines or ["it says nothing."])[-1]
+    dropped = ("at ", "Suppressed: ")  # the latter only came along with the cause
+    lines = [line.strip() for line in error.splitlines() if line.strip() and not line.lstrip().startswith(dropped)]
+    wanted = r"(Error|Exception)\b.*: |^[: \w.]+(Error|Exception)$|^Caused by|Cannot run program"
+    telling = [line for line in lines if re.search(wanted, line)]
+    line = (telling or lines or ["it says nothing."])[-1].removeprefix(": ")  # py4j puts that before Java's words
     return line[:300] + ("" if line.endswith(".") else ".")
 
 

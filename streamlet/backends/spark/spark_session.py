@@ -21,6 +21,7 @@ from typing import Any
 
 from streamlet.backends.folders import spark_folder
 from streamlet.backends.processes import wait_until_ended
+from streamlet.backends.spark.loss import Loss, spark_lost
 from streamlet.backends.spark.masters import (
     ClusterView,
     Master,
@@ -29,18 +30,22 @@ from streamlet.backends.spark.masters import (
     parse_master,
     read_master_page,
 )
-from streamlet.backends.spark.preflight import KILL_ON_IDLE, check_connect, check_given, explain_start
+from streamlet.backends.spark.preflight import FOREIGN, KILL_ON_IDLE, check_connect, check_given, explain_start
 from streamlet.base.environment import environment
-from streamlet.base.errors import BadInput
+from streamlet.base.errors import BadInput, text_of
 
 LOOPBACK = "127.0.0.1"
 DRIVER_HOST = "spark.driver.host"
+EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 BIND_ADDRESS = "spark.driver.bindAddress"
 PAGE_S = 3.0
 """Seconds for a page of Spark's to answer."""
 
 STOP_S = 15.0
 """Seconds that the end of a session, and then of its JVM's process, may take."""
+
+LOG_TAIL = 16_000
+"""Characters of a JVM's log that are looked at for a reason. Stack traces stand behind it."""
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """Options for the masters of a developer's own machine.
@@ -56,6 +61,7 @@ class Executor:
     id: str
     slots: int
     busy: int
+    cores: int = 0
 
 
 class Session:
@@ -109,7 +115,7 @@ class Session:
         found = [listed.apply(index) for index in range(listed.size())]
         only_driver = self.master.startswith("local") and not self.master.startswith("local-cluster")
         return [
-            Executor(each.id(), each.maxTasks(), each.activeTasks())
+            Executor(each.id(), each.maxTasks(), each.activeTasks(), each.totalCores())
             for each in found
             if only_driver or each.id() != "driver"
         ]
@@ -133,11 +139,11 @@ class Session:
         except Exception:  # noqa: BLE001 - py4j and Spark raise a dozen kinds; the answer only makes an error clearer
             return None
 
-    def alive(self) -> bool:
-        """Tell whether the driver's JVM is there."""
-        if self.process is not None:
-            return self.process.poll() is None
-        return _lives(self.context)
+    def lost(self) -> Loss | None:
+        """Return how the application ended; None while it is there."""
+        if self.process is not None and self.process.poll() is not None:
+            return Loss.JVM_ENDED
+        return _loss_of(self.context)
 
     def kill(self) -> None:
         """Send SIGKILL to our own JVMs; their Python workers go with them. For signal handlers."""
@@ -232,7 +238,7 @@ def _submitted() -> Any:
 def given_session(spark: Any) -> Session:
     """Return a session that the user made. Raises BadInput."""
     check_given(spark)
-    if not _lives(spark.sparkContext):
+    if _loss_of(spark.sparkContext) is not None:
         raise BadInput(
             "The session that SparkBackend was given has been stopped: make a new one, with "
             "SparkSession.builder.getOrCreate(), and a new SparkBackend of it."
@@ -240,11 +246,11 @@ def given_session(spark: Any) -> Session:
     return _standing(spark)
 
 
-def _lives(context: Any) -> bool:
+def _loss_of(context: Any) -> Loss | None:
     try:
-        return context._jsc is not None and not context._jsc.sc().isStopped()
+        return Loss.STOPPED if context._jsc is None or context._jsc.sc().isStopped() else None
     except Exception:  # noqa: BLE001 - py4j raises half a dozen kinds when the JVM is gone
-        return False
+        return Loss.JVM_ENDED
 
 
 def open_session(
@@ -271,9 +277,13 @@ def open_session(
         if cancelled():
             opening.abandon()
             raise Cancelled
+        # Spark itself would ask three times, for a minute.
+        if master.addresses and FOREIGN in (tail := opening.log_tail()):
+            opening.abandon()
+            raise BadInput(f"Spark did not start on {master.url}: {explain_start(tail)}")
     if opening.error is not None:
         # Rule: name the type of an error. By that `explain_start` finds Python's own among the lines that Spark prints.
-        said = f"{type(opening.error).__name__}: {opening.error}\n{opening.log_tail()}"
+        said = f"{type(opening.error).__name__}: {text_of(opening.error)}\n{opening.log_tail()}"
         opening.abandon()
         raise BadInput(
             f"Spark did not start on {master.url}: {explain_start(said)} With --debug its whole log is shown."
@@ -335,7 +345,7 @@ class _Opening:
         if self.master.addresses and not whole.contains("spark.cores.max"):
             whole.set("spark.cores.max", str(cores_of(self.workers, whole.get("spark.task.cpus", "1") or "1")))
         # Not before the launch, which would hide what the user's file says.
-        for key, value in self._settings_here(whole.get(DRIVER_HOST, None)).items():
+        for key, value in self._settings_here(whole).items():
             whole.set(key, value)
         context = SparkContext(conf=whole, gateway=gateway)
         # It prints a traceback when the JVM dies, which the run tells in a sentence.
@@ -371,25 +381,35 @@ class _Opening:
             settings |= {
                 "spark.ui.enabled": "false",
                 "spark.sql.warehouse.dir": str(self.directory / "warehouse"),
-                "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={self.directory}",
             }
         return settings
 
-    def _settings_here(self, driver: str | None) -> dict[str, str]:
-        """Return settings for executors on this machine; none where a user's ``spark.driver.host`` leads elsewhere."""
+    def _settings_here(self, whole: Any) -> dict[str, str]:
+        """Return settings for executors on this machine; none where a user's ``spark.driver.host`` leads elsewhere.
+
+        ``whole``: the settings so far, with the user's.
+        """
+        driver = whole.get(DRIVER_HOST, None)
         if not all_here(self.master, driver, LOOPBACK):
             return {}
         return {
             DRIVER_HOST: LOOPBACK if self.master.local or driver is None else driver,
             BIND_ADDRESS: LOOPBACK,
-            "spark.local.dir": str(self.directory),
-            "spark.executor.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={self.directory}",
+            # Rule: beside what the user's file says, which wins. A disk with room, a flag that a library needs: nobody
+            # would find out who took them away.
+            "spark.local.dir": whole.get("spark.local.dir", str(self.directory)),
+            EXECUTOR_OPTIONS: f"{self._java_options()} {whole.get(EXECUTOR_OPTIONS, '')}".rstrip(),
         }
+
+    def _java_options(self) -> str:
+        return f"{QUICK_JVM} -Djava.io.tmpdir={self.directory}"
 
     def _environment(self) -> dict[str, str]:
         if not self.master.local and not self.master.loopback:
             return {}
         values = {"SPARK_LOCAL_IP": LOOPBACK, "SPARK_LOCAL_HOSTNAME": "localhost"}
+        # Not as spark.driver.extraJavaOptions, which would hide the one in the user's file.
+        values["SPARK_SUBMIT_OPTS"] = f"{self._java_options()} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".rstrip()
         if self.master.local:
             values["SPARK_HOME"] = str(self._home())
         if "PYSPARK_PYTHON" not in os.environ:
@@ -416,7 +436,7 @@ class _Opening:
         """Return the end of the JVM's log."""
         if self.log is None or not self.log.exists():
             return ""
-        return self.log.read_text(errors="replace")[-4000:]
+        return self.log.read_text(errors="replace")[-LOG_TAIL:]
 
     def kill(self) -> None:
         """Send SIGKILL to the JVM, one that only comes up as well."""
@@ -469,10 +489,13 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 def wait_for_executors(
     session: Session, enough: Callable[[list[Executor]], bool], timeout_s: float, cancelled: Callable[[], bool]
 ) -> list[Executor]:
-    """Wait until the executors are enough or time is over. Raises Cancelled."""
+    """Wait until the executors are enough or time is over. Raises Cancelled or SparkLost."""
     deadline = time.monotonic() + timeout_s
     while True:
         executors = session.executors()
+        # An application that was stopped still answers: it has no executors, and will have none.
+        if (lost := session.lost()) is not None:
+            raise spark_lost(lost, running=False)
         if enough(executors) or time.monotonic() >= deadline:
             return executors
         if cancelled():

@@ -24,7 +24,7 @@ from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.run_certificate import SETTING, certificate_of
 from streamlet.backends.spark import SparkBackend, parcels, preflight
 from streamlet.backends.spark.jobs import run_tasks, spark_thread
-from streamlet.backends.spark.launcher import SparkLost
+from streamlet.backends.spark.loss import SparkLost
 from streamlet.backends.spark.masters import DEFAULT_MASTER, parse_master
 from streamlet.backends.spark.packing import make_pack
 from streamlet.backends.spark.spark_session import Session, open_session
@@ -127,7 +127,7 @@ def test_counts_are_right_and_workers_are_children_of_two_executors(session: Ses
     for row in result.status.workers:
         where = f"executor {row['executor']} of {row['host']}, process {row['pid']}."
         assert any(text.endswith(f"worker {row['worker']} (epoch 1) is on {where}") for text in watcher.events)
-    assert session.alive()
+    assert session.lost() is None
     assert session.context.statusTracker().getActiveJobsIds() == []
     assert archives(session) == []
     assert not [pid for _, pid, _ in started(tmp_path) if Path(f"/proc/{pid}").exists()]
@@ -157,7 +157,7 @@ def test_a_status_callback_that_raises_ends_the_run_with_its_error_and_leaves_no
 
     with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'strip'"):
         run(tmp_path, Watcher(look), **{"numbers.count": 1_000_000})
-    assert session.alive()
+    assert session.lost() is None
     deadline = time.monotonic() + PATIENCE_S
     while session.context.statusTracker().getActiveJobsIds():
         assert time.monotonic() < deadline

@@ -16,7 +16,7 @@ from streamlet.backends.spark.masters import parse_master
 from streamlet.backends.spark.spark_session import Cancelled, _Opening, active_session, open_session, wait_for_executors
 from streamlet.base.environment import environment
 from streamlet.base.errors import BadInput
-from tests.marked_processes import NUMBERED
+from tests.marked_processes import NUMBERED, command_line, parent
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.spark
@@ -36,7 +36,7 @@ def test_a_process_can_have_one_after_the_other_and_is_left_as_it_was(
             assert found is not None
             assert (found.directory, found.master) == (None, "local[1]")
             found.close()
-            assert session.alive()
+            assert session.lost() is None
             assert [executor.slots for executor in session.executors()] == [1]
             assert signal.getsignal(signal.SIGINT) is handler
         finally:
@@ -63,8 +63,28 @@ def test_a_worker_has_as_many_cores_as_spark_task_cpus_says(tmp_path: Path, monk
         monkeypatch.syspath_prepend(str(NUMBERED.parent))
         numbered = importlib.import_module("numbered").Numbered
         assert numbered.run(backend="spark", workers=1, settings={"out": str(tmp_path)}).reason == "caught_up"
-        with pytest.raises(BadInput, match=r"wants 2 workers.* has 1 slots"):
+        with pytest.raises(BadInput, match=r"wants 2 workers.* has 1 slot"):
             numbered.run(backend="spark", workers=2, settings={"out": str(tmp_path)})
+    finally:
+        session.close()
+
+
+def test_java_options_and_a_folder_of_the_users_file_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours stand before them, on JVMs that we start to be quick."""
+    names = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+    options = [f"{name} -Dstreamlet.asked={name.split('.')[1]} -XX:TieredStopAtLevel=4" for name in names]
+    (tmp_path / "spark-defaults.conf").write_text("\n".join([*options, f"spark.local.dir {tmp_path}/blocks", ""]))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    session = open_session(parse_master("local-cluster[1,1,1024]", 1), "t", debug=False, cancelled=lambda: False)
+    try:
+        wait_for_executors(session, lambda found: len(found) == 1, PATIENCE_S, lambda: False)
+        assert session.process is not None
+        (above,) = session.context.parallelize([None], 1).map(lambda _: os.getppid()).collect()
+        for jvm, whose in ((session.process.pid, "driver"), (parent(above), "executor")):
+            words = command_line(jvm)
+            assert f"-Dstreamlet.asked={whose}" in words and "-XX:+UseSerialGC" in words, words
+            assert [word for word in words if "Tiered" in word][-1].endswith("=4"), words
+        assert any((tmp_path / "blocks").iterdir())
     finally:
         session.close()
 

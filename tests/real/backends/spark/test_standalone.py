@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -127,6 +130,21 @@ def test_a_driver_address_that_executors_cannot_reach_is_named(cluster: resident
     assert "can they reach the driver at 127.0.0.9? If not, set spark.driver.host" in said
 
 
+def test_the_port_of_the_masters_page_is_told_from_the_masters_at_once(
+    cluster: resident.ResidentSpark, tmp_path: Path
+) -> None:
+    """Spark alone would try for a minute, three times, and then say ``Too large frame``."""
+    master = f"spark://{LOOPBACK}:{cluster.processes[0].page}"
+    begun = streamlet(["run", str(NUMBERED), "--spark", master], {}, cwd=tmp_path, stderr=subprocess.STDOUT)
+    try:
+        said, _ = begun.process.communicate(timeout=PATIENCE_S)
+    finally:
+        begun.end()
+    assert begun.process.returncode == 2, said
+    assert "it is not a Spark master. Is it the master's web page?" in said
+    assert "--debug" not in said, "Spark's own end was waited for"
+
+
 @pytest.fixture
 def third(cluster: resident.ResidentSpark, tmp_path: Path) -> Iterator[Callable[[], Jvm]]:
     """Starts one more worker of Spark, and kills it with its executors."""
@@ -174,6 +192,40 @@ def test_a_worker_of_spark_that_joins_later_gets_workers_of_a_run_that_waits_for
     finally:
         begun.end()
     assert sorted(witness(tmp_path)) == list(range(1000))
+
+
+def kill_applications(page: str, name: str) -> None:
+    """Press *kill* at the applications of a name on the page of Spark's master, as a person does."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(), urllib.request.ProxyHandler({}))
+    for row in browser.open(page, timeout=PATIENCE_S).read().decode().split("<tr")[1:]:
+        if 'action="app/kill/"' in row and name in row:
+            fields = dict(re.findall(r'name="(\w+)"\s+value="([^"]*)"', row))
+            browser.open(f"{page}/app/kill/", urllib.parse.urlencode(fields).encode(), timeout=PATIENCE_S)
+
+
+@pytest.mark.faults
+def test_a_run_whose_application_is_killed_on_the_masters_page_ends_and_says_so(
+    cluster: resident.ResidentSpark, tmp_path: Path
+) -> None:
+    """The driver's JVM lives on, so that slots could be started on nothing for as long as the run is to last."""
+    settings = {"out": tmp_path, "numbers.count": 10**6, "numbers.per.second": 500.0}
+    options = ["--workers", "2", *(word for key, value in settings.items() for word in ("-c", f"{key}={value}"))]
+    command = ["run", str(NUMBERED), "--spark", cluster.master_url, *options]
+    begun = streamlet(command, {}, cwd=tmp_path, stderr=subprocess.STDOUT)
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while len(witness(tmp_path)) < 100:
+            assert time.monotonic() < deadline and begun.process.poll() is None
+            time.sleep(0.1)
+        kill_applications(f"http://{LOOPBACK}:{cluster.processes[0].page}", "numbered.py")
+        said, _ = begun.process.communicate(timeout=PATIENCE_S)
+    finally:
+        begun.end()
+    assert begun.process.returncode == 1, said
+    error = said[said.index("Error: ") :]
+    assert "The Spark application was stopped while the topology ran" in error, said
+    assert "Master removed our application: KILLED" in error, said
+    assert "Cannot call methods" not in said, said
 
 
 @pytest.mark.faults

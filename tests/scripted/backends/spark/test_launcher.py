@@ -18,7 +18,8 @@ from streamlet.backends.contract import RunRequest, Stop
 from streamlet.backends.run_certificate import SETTING, certificate_of
 from streamlet.backends.run_coordinator import RunCoordinator, RunFailed
 from streamlet.backends.spark import launcher as launcher_module
-from streamlet.backends.spark.launcher import SlotLauncher, SparkLost
+from streamlet.backends.spark.launcher import SlotLauncher
+from streamlet.backends.spark.loss import Loss, SparkLost
 from streamlet.model.settings import resolve
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import Secured, dial
@@ -53,7 +54,7 @@ class Waiting:
     def __init__(self) -> None:
         self.ends: dict[tuple[int, int], threading.Event] = {}
         self.cancelled: list[tuple[int, int]] = []
-        self.there = True
+        self.gone: Loss | None = None
 
     def run(self, worker: int, epoch: int, address: tuple[str, int]) -> str:
         self.ends[worker, epoch] = threading.Event()
@@ -64,8 +65,8 @@ class Waiting:
         self.cancelled.append((worker, epoch))
         self.ends[worker, epoch].set()
 
-    def alive(self) -> bool:
-        return self.there
+    def lost(self) -> Loss | None:
+        return self.gone
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         return threading.Thread(target=target, name=name, daemon=True)
@@ -207,10 +208,38 @@ def test_without_spark_nothing_is_started_again(slots: SlotLauncher, jobs: Waiti
     """Twenty restarts on a JVM that is gone would only delay the news."""
     slots.start(0, 1, lambda *_: None)
     wait_until(lambda: jobs.ends)
-    jobs.there = False
+    jobs.gone = Loss.JVM_ENDED
     jobs.ends[0, 1].set()
     with pytest.raises(SparkLost, match="driver JVM ended"):
         wait_until(lambda: slots.ended() and False)
+
+
+def test_of_an_application_that_was_stopped_the_reason_is_told_that_one_of_its_slots_has(
+    slots: SlotLauncher, jobs: Waiting
+) -> None:
+    """Its JVM lives on. The other slot says only that it came too late, and ends first."""
+    says = [
+        "was lost by Spark: org.apache.spark.SparkException: Job 2 cancelled because SparkContext was shut down.",
+        "was lost by Spark: org.apache.spark.SparkException: Job aborted: Master removed our application: KILLED.",
+    ]
+    ends = [threading.Event(), threading.Event()]
+
+    def run(worker: int, epoch: int, address: tuple[str, int]) -> str:
+        ends[worker].wait(PATIENCE_S)
+        return says[worker]
+
+    jobs.run = run  # type: ignore[method-assign]
+    for worker in (0, 1):
+        slots.start(worker, 1, lambda *_: None)
+    jobs.gone = Loss.STOPPED
+    ends[0].set()
+    threading.Timer(0.2, ends[1].set).start()
+    with pytest.raises(SparkLost) as caught:
+        wait_until(lambda: slots.ended() and False)
+    assert (
+        "application was stopped while the topology ran, and its executors with it (org.apache" in caught.value.message
+    )
+    assert "our application: KILLED). What was not acked" in caught.value.message
 
 
 def test_close_cancels_what_does_not_return_and_stops_listening(jobs: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,24 @@ def test_what_is_no_archive_of_ours_is_named(tmp_path: Path, make: Callable[[Pat
         packing.read_pack(tmp_path / "env.tar.gz")
 
 
+def test_only_an_archive_of_ours_is_replaced(tmp_path: Path) -> None:
+    """``streamlet pack FILE -o FILE`` would leave a packed topology without its source."""
+    output, tiny = tmp_path / "top.py", str(wheel(tmp_path))
+    output.write_text("x = 1\n")
+    with pytest.raises(BadInput, match=r"top\.py is there and was not made by `streamlet pack`: it would be lost"):
+        packing.make_pack(output, [tiny], [])
+    assert output.read_text() == "x = 1\n"
+    with tarfile.open(tmp_path / "venv.tar.gz", "w:gz") as archive:
+        packing._add(archive, "bin/python", b"")
+    with pytest.raises(BadInput, match="it would be lost"):
+        packing.make_pack(tmp_path / "venv.tar.gz", [tiny], [])
+    for content in (b"", b"\x1f\x8b broken"):
+        (tmp_path / "env.tar.gz").write_bytes(content)
+        packing.make_pack(tmp_path / "env.tar.gz", [tiny], [])
+    packing.make_pack(tmp_path / "env.tar.gz", [tiny], [])
+    assert dict(packing.read_pack(tmp_path / "env.tar.gz").manifest.packages) == {"tiny": "1.5"}
+
+
 def test_what_pip_cannot_get_is_told_in_its_words_and_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"pip could not install .*ERROR: .*no-such-package"):
         packing.make_pack(tmp_path / "env.tar.gz", ["no-such-package"])

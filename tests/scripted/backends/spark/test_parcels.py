@@ -91,7 +91,7 @@ def unpacked(files: Mapping[str, Path], executor: Path, monkeypatch: pytest.Monk
     """Send files to an executor; return where each of them is there."""
     executor.mkdir(exist_ok=True)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(executor))
-    session: Any = SimpleNamespace(context=Context(), alive=lambda: True)
+    session: Any = SimpleNamespace(context=Context(), lost=lambda: None)
     with parcels.sent(session, None, {name: str(path) for name, path in files.items()}) as ready:
         assert ready.shared is not None
         folder = Path(ready.shared())
@@ -145,7 +145,7 @@ def test_a_driver_without_room_says_where_it_is_needed(tmp_path: Path) -> None:
     """And not that the file cannot be read."""
     (tmp_path / "model.bin").write_bytes(bytes(100_000))
     context = Context(room=1000)
-    session: Any = SimpleNamespace(context=context, alive=lambda: True)
+    session: Any = SimpleNamespace(context=context, lost=lambda: None)
     with (
         pytest.raises(BadInput, match=r"does not fit on the driver \(No space left on device\).*spark\.local\.dir"),
         parcels.sent(session, None, {"model": str(tmp_path / "model.bin")}),

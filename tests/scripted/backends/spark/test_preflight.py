@@ -54,6 +54,38 @@ def test_an_old_java_is_refused_with_the_version_spark_needs(tmp_path: Path) -> 
         preflight.check_java({"PATH": str(tmp_path)})
 
 
+def home_of(folder: Path, version: str) -> dict[str, str]:
+    for name in ("bin/spark-submit", f"jars/spark-core_2.13-{version}.jar"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).touch()
+    return {"SPARK_HOME": str(folder)}
+
+
+def test_a_spark_home_of_another_version_is_refused_with_both(tmp_path: Path) -> None:
+    """pyspark starts what stands there, and executors fail in ways that name no version."""
+    environ = home_of(tmp_path, "3.5.1")
+    with pytest.raises(
+        BadInput, match=rf"SPARK_HOME={tmp_path} is Spark 3\.5\.1, .* has pyspark 4\.3\.0.*Unset SPARK_HOME"
+    ):
+        preflight.check_spark_home(environ, "4.3.0")
+
+
+def test_a_spark_home_of_this_version_is_accepted_as_is_none(tmp_path: Path) -> None:
+    preflight.check_spark_home(home_of(tmp_path, "4.3.1-SNAPSHOT"), "4.3.0")
+    preflight.check_spark_home({}, "4.3.0")
+
+
+def test_a_spark_home_without_spark_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=f"SPARK_HOME={tmp_path} holds no bin/spark-submit"):
+        preflight.check_spark_home({"SPARK_HOME": str(tmp_path)}, "4.3.0")
+
+
+def test_a_size_that_spark_does_not_know_is_named_with_its_setting() -> None:
+    with pytest.raises(BadInput, match=r"spark\.executor\.pyspark\.memory=much is not a size"):
+        preflight.check_memory({"spark.executor.pyspark.memory": "much"})
+    preflight.check_memory({"spark.executor.pyspark.memory": "1p"})
+
+
 def test_a_master_that_does_not_answer_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -104,7 +136,7 @@ def test_a_limit_of_memory_within_which_no_worker_starts_is_refused() -> None:
     preflight.check_memory({"spark.executor.pyspark.memory": "4g", "spark.executor.cores": "2"})
     with pytest.raises(BadInput, match=r"pyspark\.memory=512m .*of 4 cores to 128 MiB.*at least 1024m"):
         preflight.check_memory({"spark.executor.pyspark.memory": "512m", "spark.executor.cores": "4"})
-    with pytest.raises(BadInput, match=r"'lots' is not a size of memory"):
+    with pytest.raises(BadInput, match=r"memory=lots is not a size of memory"):
         preflight.check_memory({"spark.executor.pyspark.memory": "lots"})
 
 
@@ -188,6 +220,15 @@ def test_what_kept_the_first_python_task_from_running_is_explained(error: str, s
     [
         ("Caused by: java.io.InvalidClassException: a.B; local class incompatible", "another version of Spark"),
         ("java.net.BindException: Cannot assign requested address: Service 'sparkDriver'", "spark.driver.host"),
+        ("java.lang.IllegalArgumentException: Too large frame: 5211883372140375593", "Is it the master's web page?"),
+        (
+            "Caused by: java.io.IOException: Connection closed\n\tat a.B\nReason: All masters are unresponsive!",
+            "does (java.io.IOException: Connection closed). Check that the port is the master's",
+        ),
+        (
+            "a.UnknownHostException\n\tat a.B\nSuppressed: a.CompletionException: Rethrowing it",
+            "a.UnknownHostException. Look at spark.driver.host",
+        ),
         ("Error: the heap could not be reserved", "the heap could not be reserved"),
         ("ImportError: no such codec\nFor SparkR, use setLogLevel(newLevel).", "ImportError: no such codec."),
     ],
@@ -228,3 +269,10 @@ def test_the_telling_line_of_a_java_error_is_found() -> None:
     cause = 'Caused by: java.io.IOException: Cannot run program "nix"'
     said = f"An error occurred\n: org.apache.spark.SparkException: Job aborted.\n\tat a.B\n{cause}\n\tat a.C"
     assert preflight.error_line(said) == f"{cause}."
+
+
+def test_what_py4j_puts_before_javas_words_is_left_out() -> None:
+    said = (
+        "An error occurred while calling z:o.a.s.collect.\n: org.apache.spark.SparkException: Job 2 cancelled\n\tat a.B"
+    )
+    assert preflight.error_line(said) == "org.apache.spark.SparkException: Job 2 cancelled."

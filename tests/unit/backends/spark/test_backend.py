@@ -12,6 +12,7 @@ import pytest
 from streamlet.backends.contract import RunRequest, Stop
 from streamlet.backends.spark import backend
 from streamlet.backends.spark.backend import SparkBackend
+from streamlet.backends.spark.loss import Loss, SparkLost
 from streamlet.backends.spark.masters import ClusterView, SparkApplication
 from streamlet.backends.spark.parcels import Sent
 from streamlet.backends.spark.spark_session import Executor
@@ -29,6 +30,7 @@ class ScriptedSession:
     def __init__(self, master: str, looks: Sequence[list[Executor]]) -> None:
         self.master, self.local = master, master.startswith("local")
         self._looks = list(looks)
+        self.gone: list[Loss | None] = [None]
 
     def conf(self) -> dict[str, str]:
         return {}
@@ -44,6 +46,9 @@ class ScriptedSession:
 
     def cluster(self) -> ClusterView:
         return ClusterView(1, 2, 2, 512, (SparkApplication("app-0", "etl", "ann", 1),))
+
+    def lost(self) -> Loss | None:
+        return self.gone.pop(0) if len(self.gone) > 1 else self.gone[0]
 
     def executors(self) -> list[Executor]:
         return self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
@@ -71,11 +76,43 @@ def test_a_slow_start_is_told_once_and_waited_for(request_of_two: RunRequest) ->
     assert heard.texts == ["Waiting for executors, for up to 300 s: 0 executors and 0 task slots so far"]
 
 
+def test_an_application_that_is_stopped_is_not_waited_for(request_of_two: RunRequest) -> None:
+    """It still answers, and has no executors: the time would pass, and slots be said to be missing."""
+    session = ScriptedSession("spark://h:7077", [[Executor("0", 1, 0)], []])
+    session.gone = [None, Loss.STOPPED]
+    request_of_two.conf["streamlet.spark.slots.timeout.secs"] = 600.0  # type: ignore[index]
+    with pytest.raises(SparkLost, match="stopped before the topology ran"):
+        backend._await_slots(session, request_of_two, Heard(), Stop())  # type: ignore[arg-type]
+
+
+def test_a_step_that_fails_on_an_application_that_is_gone_is_told_as_that() -> None:
+    session = ScriptedSession("spark://h:7077", [[]])
+    for gone, expected in ((None, BadInput), (Loss.STOPPED, SparkLost), (Loss.JVM_ENDED, SparkLost)):
+        session.gone = [gone]
+        with pytest.raises(expected), backend._told_if_lost(session):  # type: ignore[arg-type]
+            raise BadInput("no Python")
+    with pytest.raises(backend.Cancelled), backend._told_if_lost(session):  # type: ignore[arg-type]
+        raise backend.Cancelled
+
+
 def test_a_cluster_without_room_is_told_with_what_it_has(request_of_two: RunRequest) -> None:
     session, heard = ScriptedSession("spark://h:7077", [[Executor("0", 1, 0)]]), Heard()
-    with pytest.raises(BadInput, match=r"spark://h:7077 has 1 slots.*runs job 7 \(nightly report\).*1 by etl of ann"):
+    with pytest.raises(BadInput, match=r"spark://h:7077 has 1 slot.*runs job 7 \(nightly report\).*1 by etl of ann"):
         backend._await_slots(session, request_of_two, heard, Stop())  # type: ignore[arg-type]
     assert heard.texts == ["Waiting for task slots, for up to 0.3 s: 1 executor and 1 task slot so far"]
+
+
+def test_executors_with_too_few_cores_for_a_task_are_not_taken_for_executors_that_do_not_report(
+    request_of_two: RunRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither has a slot; the driver's address would be looked at for nothing."""
+    session = ScriptedSession("spark://h:7077", [[Executor("0", 0, 0, cores=2)]])
+    monkeypatch.setattr(session, "conf", lambda: {"spark.task.cpus": "4"})
+    with pytest.raises(
+        BadInput, match=r"A task wants 4 cores \(spark\.task\.cpus\), and executors .* have 2: .*Lower"
+    ) as it:
+        backend._await_slots(session, request_of_two, Heard(), Stop())  # type: ignore[arg-type]
+    assert "reach the driver" not in it.value.message
 
 
 def test_slots_of_a_local_master_that_another_job_holds_are_waited_for_as_on_a_cluster(
@@ -154,7 +191,8 @@ def test_a_run_beside_one_that_has_made_its_own_session_is_refused(monkeypatch: 
     monkeypatch.setattr(backend.preflight, "check_java", lambda environ: None)
     monkeypatch.setattr(backend, "active_session", lambda: None)
     closed: list[bool] = []
-    session = SimpleNamespace(close=lambda: closed.append(True), kill=lambda: None, conf=dict, master="local[1]")
+    session = SimpleNamespace(close=lambda: closed.append(True), kill=lambda: None, conf=dict, lost=lambda: None)
+    session.master = "local[1]"
     monkeypatch.setattr(backend, "open_session", lambda *_: session)
     refused: list[str] = []
 

@@ -107,6 +107,11 @@ def test_without_any_free_slot_no_number_of_workers_is_advised() -> None:
     )
 
 
+def test_of_a_local_master_without_slots_nothing_can_be_freed() -> None:
+    said = too_few_slots("local[0]", 2, 0, 0)
+    assert said.endswith("Give --master 'local-cluster[2,1,1024]', or give the application more cores.")
+
+
 MINE, OTHER = SparkApplication("app-2", "streamlet", "me", 0), SparkApplication("app-1", "etl", "ann", 4)
 
 
@@ -141,8 +146,8 @@ def test_an_application_that_has_what_it_may_have_is_told_so() -> None:
 
 
 def test_free_cores_without_memory_for_an_executor_are_told() -> None:
-    said = holders_text(ClusterView(1, 4, 1, 300, (MINE,)), "app-2", [], 0, None, "10.0.0.1")
-    assert "most memory left has 300 MiB: an executor wants spark.executor.memory" in said
+    said = holders_text(ClusterView(1, 4, 1, 300, (MINE,)), "app-2", [], 0, None, "10.0.0.1", "4g")
+    assert "most memory left has 300 MiB, and an executor wants 4g (spark.executor.memory)" in said
 
 
 def test_a_masters_page_is_read_without_its_dead_workers() -> None:
