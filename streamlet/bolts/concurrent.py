@@ -8,7 +8,9 @@ is bounded (``max_unacked``): the others wait in its queue, where they do not ti
 from __future__ import annotations
 
 import functools
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from queue import SimpleQueue
@@ -92,6 +94,7 @@ class ThreadedBolt(ConcurrentBolt):
 
     _waiting: SimpleQueue[Tuple | None]
     _started: list[threading.Thread]
+    _thread_of: dict[Tuple, int]
 
     @property
     def max_unacked(self) -> int:  # type: ignore[override]  # twice: so that each thread has the next one at hand
@@ -100,7 +103,7 @@ class ThreadedBolt(ConcurrentBolt):
     def bind(self, port: BoltPort) -> None:
         run = functools.partial(self._run, self.process)
         super().bind(port)
-        self._waiting, self._started = SimpleQueue(), []
+        self._waiting, self._started, self._thread_of = SimpleQueue(), [], {}
         self._serve: Callable[[], None] = run
 
     def _give(self, tup: Tuple) -> None:
@@ -114,6 +117,7 @@ class ThreadedBolt(ConcurrentBolt):
         """Process tuples, one after the other. One of the threads."""
         while (tup := self._waiting.get()) is not None:
             _at_work.set(tup)
+            self._thread_of[tup] = threading.get_ident()
             try:
                 process(tup)
             except BaseException as error:  # noqa: BLE001 - a thread's sys.exit() ends the run like a call's
@@ -121,8 +125,13 @@ class ThreadedBolt(ConcurrentBolt):
             else:
                 if self._acks:
                     self.ack(tup)
+            del self._thread_of[tup]
             _at_work.set(None)
             del tup
+
+    def where_held(self, tup: Tuple) -> list[traceback.FrameSummary]:
+        frame = sys._current_frames().get(self._thread_of.get(tup, 0))
+        return [] if frame is None else [*traceback.extract_stack(frame)]
 
     def _close(self) -> None:
         for _ in self._started:
@@ -139,7 +148,7 @@ class AsyncBolt(ConcurrentBolt):
     at_once: ClassVar[int] = 100
 
     _loop: asyncio.AbstractEventLoop
-    _running: set[asyncio.Task[None]]
+    _running: dict[Tuple, asyncio.Task[None]]
 
     @property
     def max_unacked(self) -> int:  # type: ignore[override]  # it is a number of the instance here
@@ -165,7 +174,7 @@ class AsyncBolt(ConcurrentBolt):
             import asyncio
 
             initialize(conf, context)
-            self._loop, self._running = asyncio.new_event_loop(), set()
+            self._loop, self._running = asyncio.new_event_loop(), {}
             name = f"{context.component_name}-asyncio"
             threading.Thread(target=self._serve, name=name, daemon=True).start()
             asyncio.run_coroutine_threadsafe(self.async_initialize(), self._loop).result()
@@ -182,9 +191,7 @@ class AsyncBolt(ConcurrentBolt):
         self._loop.call_soon_threadsafe(self._begin, tup)
 
     def _begin(self, tup: Tuple) -> None:
-        task = self._loop.create_task(self._run(tup))
-        self._running.add(task)  # asyncio itself keeps no task alive
-        task.add_done_callback(self._running.discard)
+        self._running[tup] = self._loop.create_task(self._run(tup))  # asyncio itself keeps no task alive
 
     async def _run(self, tup: Tuple) -> None:
         _at_work.set(tup)  # of this task alone: each has a context of its own
@@ -197,6 +204,17 @@ class AsyncBolt(ConcurrentBolt):
         else:
             if self._acks:
                 self.ack(tup)
+        finally:
+            del self._running[tup]
+
+    def where_held(self, tup: Tuple) -> list[traceback.FrameSummary]:
+        # A task's own stack ends at its first coroutine: that awaits the next, down to what all of them wait for.
+        task, frames = self._running.get(tup), []
+        awaited: Any = None if task is None else task.get_coro()
+        while (frame := getattr(awaited, "cr_frame", None)) is not None:
+            frames.append((frame, frame.f_lineno))
+            awaited = awaited.cr_await
+        return [*traceback.StackSummary.extract(iter(frames))]
 
     def _close(self) -> None:
         import asyncio
@@ -210,6 +228,7 @@ class AsyncBolt(ConcurrentBolt):
         import asyncio
 
         await self.async_cleanup()
-        for task in self._running:
+        left = [*self._running.values()]
+        for task in left:
             task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await asyncio.gather(*left, return_exceptions=True)

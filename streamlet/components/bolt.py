@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from traceback import FrameSummary
 from typing import Any, ClassVar, Literal
 
 from streamlet.components.batch import Batch
@@ -124,6 +125,10 @@ class Bolt(Component):
         It follows at once. The run ends, and this may be the last; or a drain waits for what this bolt keeps, and asks
         again in a second.
         """
+
+    def where_held(self, tup: Tuple) -> list[FrameSummary]:
+        """Return where its own threads stand with a tuple; empty: nobody knows."""
+        return []
 
     def on_timer(self) -> None:
         """Do upkeep, each ``timer_interval_s``, also in a drain."""

@@ -66,7 +66,7 @@ class OnThreads(ThreadedBolt):
     def process(self, tup: Tuple) -> None:
         (n,) = tup.values
         with self.at_once:
-            time.sleep(self.conf["at_once.secs"])
+            time.sleep(self.conf["at_once.secs"] if n != 3 else self.conf["at_once.secs_of_3"])
             if n % 50 == 7 and n not in self.tried and self.conf["at_once.raises"]:
                 self.tried.add(n)
                 raise ValueError(f"not the first time, {n}")
@@ -91,7 +91,7 @@ class OnALoop(AsyncBolt):
         (n,) = tup.values
         assert asyncio.get_running_loop() is self.loop
         with self.running:
-            await asyncio.sleep(self.conf["at_once.secs"])
+            await asyncio.sleep(self.conf["at_once.secs"] if n != 3 else self.conf["at_once.secs_of_3"])
             if n % 50 == 7 and n not in self.tried and self.conf["at_once.raises"]:
                 self.tried.add(n)
                 raise ValueError(f"not the first time, {n}")
@@ -112,7 +112,13 @@ class Squares(Bolt):
         self.notes.note(n)
 
 
-CONFIG = {"at_once.results": "", "at_once.count": 1000, "at_once.secs": 0.002, "at_once.raises": False}
+CONFIG = {
+    "at_once.results": "",
+    "at_once.count": 1000,
+    "at_once.secs": 0.002,
+    "at_once.secs_of_3": 0.0,
+    "at_once.raises": False,
+}
 
 
 class Threads(Topology):

@@ -86,6 +86,20 @@ def test_a_run_that_is_ended_by_time_finishes_what_it_has_begun(
     assert max(done.values()) == 1 and result.components["numbers"].acked == done.total() > 0
 
 
+@backends
+@kinds
+def test_a_tuple_that_is_worked_on_for_too_long_is_named_with_where_it_stands(
+    backend: str, workers: int, name: str, tmp_path: Path
+) -> None:
+    """The loop goes on meanwhile, and so do the others."""
+    result, watcher = ran(tmp_path, backend, workers, name, **{"at_once.secs_of_3": 4, "streamlet.task.hang.secs": 1})
+    assert (result.reason, written(tmp_path)) == ("caught_up", Counter(range(1000)))
+    (told,) = [text for text in watcher.texts if "work (task 2) has been at work for" in text]
+    assert "on a tuple from numbers, [3], outside of the loop" in told
+    frames = [text for text in watcher.texts if "at_once.secs_of_3" in text]
+    assert frames and not any("_bootstrap" in text or "bolts/concurrent.py" in text for text in watcher.texts)
+
+
 @pytest.mark.spark
 def test_on_executors_they_work_at_once_too(tmp_path: Path) -> None:
     """The same workers, so one kind stands for both."""

@@ -36,7 +36,7 @@ Defined = Callable[..., Any] | None
 """The user's function that was called, or the class whose constructor was called."""
 
 _OURS = str(Path(__file__).parents[2])
-_CALLERS = str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "components")
+_CALLERS = tuple(f"{_OURS}/{part}" for part in ("runtime", "components", "bolts/concurrent.py"))
 """Our code that calls the user's or is called by it: no line of it is a place for the user to look at."""
 
 logger = logging.getLogger("streamlet")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import textwrap
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,5 +115,10 @@ def stack_of(thread: int) -> str:
     frame = sys._current_frames().get(thread)
     if frame is None:
         return ""
-    frames = of_users(traceback.extract_stack(frame))
-    return textwrap.indent("".join(traceback.format_list(frames[-MOST_FRAMES:])).rstrip(), "  ")
+    return frames_text(traceback.extract_stack(frame))
+
+
+def frames_text(frames: Sequence[traceback.FrameSummary]) -> str:
+    """Return frames as text, the innermost ones, indented; from the user's first line on."""
+    shown = of_users([*frames])[-MOST_FRAMES:]
+    return textwrap.indent("".join(traceback.format_list(shown)).rstrip(), "  ")

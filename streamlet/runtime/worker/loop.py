@@ -38,6 +38,7 @@ from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.other_threads import OtherThreads
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import ComponentFailed, behind, could_not_close, could_not_start, exited
+from streamlet.runtime.worker.held_watch import HeldWatch
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.one_by_one import OneByOne
 from streamlet.runtime.worker.queue_census import QueueCensus
@@ -217,6 +218,7 @@ class WorkerLoop:
             else:
                 live.run.initialized()
                 self._add_bolt(live, now)
+        self._watch_held(now)
         self.shared.in_hand.clear()
         keep_shown()
 
@@ -269,6 +271,13 @@ class WorkerLoop:
                 f"The bolt {name} has max_unacked = {most!r} after initialize. It is the most tuples that it may hold, "
                 "neither acked nor failed: a whole number, 1 or more; None is for any number."
             )
+
+    def _watch_held(self, now: float) -> None:
+        answering = [bolt for bolt in self._bounded if bolt.bolt.answers_for_untracked]
+        limit_s = self.shared.conf["streamlet.task.hang.secs"]
+        if answering:
+            watch = HeldWatch(answering, limit_s, self.shared.tell)
+            self.timers.every(limit_s / 4, lambda: watch.look(self.clock.monotonic()), now)
 
     def _call_every(self, period_s: float, on_timer: Callable[[], None], whose: str, now: float) -> None:
         try:

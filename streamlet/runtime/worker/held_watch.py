@@ -1,0 +1,53 @@
+"""Finds tuples that a bolt works on outside of the loop for too long. On the loop's thread, which goes on meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from streamlet.components.tuples import Tuple
+from streamlet.runtime.tasks.bolt_task import BoltTask
+from streamlet.runtime.tasks.in_hand import shortened
+from streamlet.runtime.worker.hang_watch import frames_text
+
+TellOfTask = Callable[[str, str, str, int], None]
+"""Takes level, text, component and task."""
+
+
+class HeldWatch:
+    """Names the oldest tuple of each bolt, once, after ``limit_s``.
+
+    For bolts that answer for what they hold, tracked or not: another may hold tuples for as long as it likes.
+    """
+
+    def __init__(self, bolts: Sequence[BoltTask], limit_s: float, tell: TellOfTask) -> None:
+        self._bolts = bolts
+        self._limit_s = limit_s
+        self._tell = tell
+        self._told: dict[int, tuple[Tuple, float]] = {}
+        """By task, the tuple that was named, and since when it was held."""
+
+    def look(self, now: float) -> None:
+        """Name tuples held for too long; tell when they are done."""
+        for bolt in self._bolts:
+            told = self._told.get(bolt.task_id)
+            if told is not None and told[0] not in bolt.held:
+                del self._told[bolt.task_id]
+                self._say(bolt, f"{self._name(bolt)} went on after more than {now - told[1]:.0f} s.")
+            oldest = next(iter(bolt.held.items()), None)  # in the order in which they were given
+            if oldest is not None and now - oldest[1] >= self._limit_s and bolt.task_id not in self._told:
+                self._told[bolt.task_id] = oldest
+                self._say(bolt, self._hang_text(bolt, *oldest, now))
+
+    def _hang_text(self, bolt: BoltTask, tup: Tuple, since: float, now: float) -> str:
+        text = (
+            f"{self._name(bolt)} has been at work for {now - since:.0f} s on a tuple from {tup.component}, "
+            f"{shortened(tup.values)}, outside of the loop. Others of its tuples go on meanwhile, one fewer at once."
+        )
+        frames = frames_text(bolt.bolt.where_held(tup))
+        return f"{text}\n{frames}" if frames else text
+
+    def _name(self, bolt: BoltTask) -> str:
+        return f"{bolt.emitter.component} (task {bolt.task_id})"
+
+    def _say(self, bolt: BoltTask, text: str) -> None:
+        self._tell("warning", text, bolt.emitter.component, bolt.task_id)
