@@ -514,8 +514,8 @@ BUGS = (
     Bug(
         "two suspects hold tuples at once",
         "runtime/worker/one_by_one.py",
-        "for task in holders if len(holders) == 1 and len(task.held) < task.may_hold}",
-        "for task in holders if len(task.held) < task.may_hold + 1}",
+        "return frozenset() if held < self._room else",
+        "return frozenset() if held <= self._room else",
         LOOP,
     ),
     # -- sets of trees

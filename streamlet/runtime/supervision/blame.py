@@ -54,6 +54,8 @@ class Blame:
         self._named: dict[tuple[str, str], int] = {}
         """(component, values) -> deaths."""
         self._careful_until: dict[str, float] = {}
+        self._idle_deaths: dict[str, int] = {}
+        """Of bolts that held tuples: deaths of their workers while these were in no call."""
         self._deaths: dict[tuple[int, Key], int] = {}
         """(spout task, message) -> deaths, of messages whose spout died too."""
 
@@ -79,17 +81,23 @@ class Blame:
     def _suspects(self, held: Holding) -> list[Holding]:
         """Return the possible causes of a death: one for each bolt that had tuples."""
         # Rule: a thread of a bolt's own works on what the bolt holds while the loop is in any other call. So nothing is
-        # charged for a death unless a single tuple in the whole worker can be why. With no call under way it is what
-        # bolts hold, whether they are known to have threads or not: the first tuple of a pool may be the deadly one.
-        beside = [each for each in held.beside if each.has_threads or held.call == HOLDS]
+        # charged for a death unless a single tuple in the whole worker can be why. A bolt that is not known to have
+        # threads is suspected from the second death on that comes in no call: the first tuple of a pool may be the
+        # deadly one, and a worker that was killed from outside has bolts that only wait for more.
+        beside = [each for each in held.beside if each.has_threads or self._died_idle(held, each)]
         if held.call != HOLDS and held.count:
             beside = [held, *(each for each in beside if each.task != held.task or held.call == CALLS[0])]
         return [each for each in beside if each.task in self._tasks]
+
+    def _died_idle(self, held: Holding, one: Holding) -> bool:
+        return held.call == HOLDS and self._idle_deaths.get(self._tasks.get(one.task, ""), 0) > 1
 
     def judge(self, held: Holding | None, now: float) -> DeathVerdict:
         """Judge the tuples that were in hand at a death; remember the verdict."""
         if held is None or held.task not in self._tasks:
             return DeathVerdict()
+        for component in {self._tasks.get(each.task, "") for each in held.beside} if held.call == HOLDS else ():
+            self._idle_deaths[component] = self._idle_deaths.get(component, 0) + 1
         text, suspects = self._describe(held), self._suspects(held)
         if not suspects:
             return DeathVerdict(text)

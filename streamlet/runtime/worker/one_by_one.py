@@ -11,8 +11,11 @@ from collections.abc import Iterable, Set
 
 from streamlet.runtime.tasks.bolt_task import BoltTask
 
-PATIENCE_S = 1.0
-"""Seconds that a suspect may settle none of what it holds before it gets as many again."""
+PATIENCE_S = 0.25
+"""Seconds without a settled tuple after which suspects get as many again, at first ..."""
+
+LONGEST_PATIENCE_S = 10.0
+"""Seconds of the same at most, where a single tuple takes so long."""
 
 
 class OneByOne:
@@ -21,8 +24,12 @@ class OneByOne:
     def __init__(self) -> None:
         self._suspects: dict[int, BoltTask] = {}
         self._until = 0.0
-        self._settled = (0, 0.0)
-        """How many tuples the suspects had settled when that was last more, and the time."""
+        self._room = 1
+        """Tuples that all suspects together may hold."""
+        self._patience_s = PATIENCE_S
+        self._settled = 0
+        self._since = 0.0
+        """When a suspect last settled something, held nothing, or got more room."""
 
     def __bool__(self) -> bool:
         return bool(self._suspects)
@@ -36,8 +43,8 @@ class OneByOne:
         if not found:
             return
         self._suspects.update(found)
-        self._until = now + seconds
-        self._settled = (self._count(), now)
+        self._until, self._since = now + seconds, now
+        self._room, self._settled = 1, self._count()
         for task in self._suspects.values():
             task.be_careful(self._until)
             task.may_hold = 1
@@ -48,23 +55,25 @@ class OneByOne:
             for task in self._suspects.values():
                 task.may_hold = task.max_unacked
             self._suspects.clear()
-        holders = [task for task in self._suspects.values() if task.held]
-        if not holders:
-            return frozenset()
-        self._widen(holders, now)
-        may_go_on = {task.task_id for task in holders if len(holders) == 1 and len(task.held) < task.may_hold}
-        return self._suspects.keys() - may_go_on
+        held = sum(len(task.held) for task in self._suspects.values())
+        self._set_room(held, now)
+        for task in self._suspects.values():  # in case that it gets all that is left
+            task.may_hold = max(1, len(task.held) + self._room - held)
+        return frozenset() if held < self._room else self._suspects.keys()
 
-    def _widen(self, holders: list[BoltTask], now: float) -> None:
-        # Rule: a bolt that settles no single tuple gets more, doubled each time. One that writes fifty at once, or
-        # joins what belongs together, would else hold its one tuple until that has timed out, and so would all others.
-        settled = self._count()
-        if settled > self._settled[0]:
-            self._settled = (settled, now)
-        elif now - self._settled[1] >= PATIENCE_S:
-            self._settled = (settled, now)
-            for task in holders:
-                task.may_hold = 2 * max(task.may_hold, len(task.held))
+    def _set_room(self, held: int, now: float) -> None:
+        # Rule: where no single tuple is settled all suspects get more, doubled each time. One that writes fifty at
+        # once, or joins what belongs together, would hold its tuples for the whole time, and no other got any. Where
+        # one is settled by itself it was only slow: they go back to one, with more patience.
+        settled = self._count() - self._settled
+        self._settled += settled
+        if settled == 1 and self._room > 1:
+            self._room = 1
+            self._patience_s = min(2 * max(now - self._since, self._patience_s), LONGEST_PATIENCE_S)
+        if settled or not held:
+            self._since = now
+        elif held >= self._room and now - self._since >= self._patience_s:
+            self._room, self._since = 2 * max(self._room, held), now
 
     def _count(self) -> int:
         return sum(task.stats.acked + task.stats.failed for task in self._suspects.values())

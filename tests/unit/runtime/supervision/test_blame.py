@@ -76,14 +76,22 @@ def test_a_death_in_a_call_about_held_tuples_names_the_bolt_and_then_the_tuple()
     assert verdict.roots == (ROOT,) and verdict.weight == NAMED_WEIGHT
 
 
-def test_a_death_in_no_call_is_one_of_the_bolt_that_held_tuples() -> None:
-    """Known to have threads or not: the first tuple of a pool may be the deadly one."""
+def test_a_death_in_no_call_is_one_of_the_bolt_with_threads_that_held_tuples() -> None:
     blame = Blame(TASKS)
-    many = beside(2, 12, has_threads=False)
+    many = beside(2, 12)
     verdict = blame.judge(replace(many, beside=(many,)), 10.0)
     assert verdict.careful == (2, 3) and verdict.roots == () and " while count (task 2) held 12 tuples" in verdict.text
     one = beside(2)
     assert blame.judge(replace(one, beside=(one,)), 11.0).roots == (ROOT + 9,)
+
+
+def test_a_bolt_without_known_threads_is_suspected_from_the_second_death_in_no_call_on() -> None:
+    """The first tuple of a pool may be the deadly one; a worker that is killed from outside has bolts that wait."""
+    blame = Blame(TASKS)
+    many = beside(2, 12, has_threads=False)
+    first, second = (blame.judge(replace(many, beside=(many,)), now) for now in (10.0, 20.0))
+    assert first == DeathVerdict(" while count (task 2) held 12 tuples")
+    assert second.careful == (2, 3) and "which now come one by one" in second.text
 
 
 def test_two_that_may_be_why_are_both_given_one_tuple_at_a_time_and_nobody_is_charged() -> None:
