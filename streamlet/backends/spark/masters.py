@@ -147,7 +147,16 @@ def holders_text(
     if view is None:
         return " ".join(said)
     if view.workers == 0:
-        return "The cluster has no living worker at all: start one, or look why they do not find their master."
+        said.append("The cluster's master has no living worker: start one, or look why they do not find it.")
+        return " ".join(said)
+    # Rule: look whether the master knows this application. A master that came back without its state has free cores,
+    # and gives the application none of them: what is said of memory or of others would be wrong.
+    if all(app.id != own for app in view.applications):
+        said.append(
+            "The cluster's master does not know this application: it was started again without its state "
+            "(spark.deploy.recoveryMode), and gives it no cores. Start the run again, with its session."
+        )
+        return " ".join(said)
     said.append(f"Of the cluster's {view.cores} cores on {_count(view.workers, 'worker')}, {view.used} are taken")
     others = [app for app in view.applications if app.id != own and app.cores]
     if others:

@@ -31,6 +31,8 @@ class ScriptedSession:
         self.master, self.local = master, master.startswith("local")
         self._looks = list(looks)
         self.gone: list[Loss | None] = [None]
+        self.placed: set[str] = set()
+        self.asked_without: list[str] = []
 
     def conf(self) -> dict[str, str]:
         return {}
@@ -41,11 +43,17 @@ class ScriptedSession:
     def driver_host(self) -> str:
         return "10.0.0.1"
 
-    def running_jobs(self) -> list[str]:
+    def waits(self, group: str) -> bool:
+        return group not in self.placed
+
+    def running_jobs(self, without: str) -> list[str]:
+        self.asked_without.append(without)
         return ["job 7 (nightly report)"]
 
     def cluster(self) -> ClusterView:
-        return ClusterView(1, 2, 2, 512, (SparkApplication("app-0", "etl", "ann", 1),))
+        return ClusterView(
+            1, 2, 2, 512, (SparkApplication("app-0", "etl", "ann", 1), SparkApplication("app-1", "me", "me", 1))
+        )
 
     def lost(self) -> Loss | None:
         return self.gone.pop(0) if len(self.gone) > 1 else self.gone[0]

@@ -155,3 +155,9 @@ def test_a_masters_page_is_read_without_its_dead_workers() -> None:
     apps = [{"id": "app-1", "name": "etl", "user": "ann", "cores": 1, "state": "RUNNING"}]
     told = {"workers": [alive, {**alive, "state": "DEAD"}, {**alive, "memoryfree": 900}], "activeapps": apps}
     assert read_master_page(told) == ClusterView(2, 4, 2, 900, (SparkApplication("app-1", "etl", "ann", 1),))
+
+
+def test_a_master_that_came_back_without_its_state_is_told_as_that() -> None:
+    """It has free cores, and gives the application none: memory and others have nothing to do with it."""
+    said = holders_text(ClusterView(2, 4, 0, 700, ()), "app-2", [], 0, "2", "10.0.0.1")
+    assert said.startswith("The cluster's master does not know this application") and "memory" not in said
