@@ -274,7 +274,7 @@ def _await_slots(session: Session, request: RunRequest, observer: Observer, stop
     slots, busy = slots_of(executors)
     if slots - busy < wanted:
         held = holders(session, executors)
-        raise BadInput(too_few_slots(session.master, request.workers, slots, busy, held))
+        raise BadInput(too_few_slots(session.master, request.workers, slots, busy, held, session.ours))
     if dynamic:
         return "executors started as workers need them"
     return executors_text(executors)

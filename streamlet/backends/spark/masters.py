@@ -89,9 +89,21 @@ def check_slots(master: Master, workers: int) -> None:
         raise BadInput(too_few_slots(master.url, workers, master.slots, 0))
 
 
-def too_few_slots(url: str, workers: int, slots: int, busy: int, holders: str = "") -> str:
-    """Return the paragraph for a run that would wait for ever. ``holders``: sentences about who has the cores."""
+def too_few_slots(url: str, workers: int, slots: int, busy: int, holders: str = "", ours: bool = True) -> str:
+    """Return the paragraph for a run that would wait for ever.
+
+    ``holders``: sentences about who has the cores; ``ours``: the session was started for the run.
+    """
     occupied = f", {busy} of them occupied by other jobs" if busy else ""
+    counted = f"{_count(slots, 'slot')}{occupied}"
+    short = (
+        f"The topology wants {workers} workers, each of which holds a task slot for as long as it runs, and the master "
+        f"{url} has {counted}. The missing workers would wait for ever. {holders}{' ' if holders else ''}"
+    )
+    # Rule: tell a program that made the session what it does there. An option of the command line is not at hand, and a
+    # session that stands keeps its master.
+    if not ours:
+        return f"{short}{_more_slots(url, workers, slots, busy)}"
     larger = f"--master 'local-cluster[{workers},1,1024]'" if url.startswith("local") else ""
     free = slots - busy
     if free > 0:
@@ -100,11 +112,22 @@ def too_few_slots(url: str, workers: int, slots: int, busy: int, holders: str = 
         fewer = f"Give {larger}, or give"
     else:
         fewer = f"Free some{' or, here, give ' if larger else ''}{larger}, or give"
-    counted = f"{_count(slots, 'slot')}{occupied}"
+    return f"{short}{fewer} the application more cores."
+
+
+def _more_slots(url: str, workers: int, slots: int, busy: int) -> str:
+    """Say how a program gets slots in a session that it made."""
+    fewer = f"Give workers={slots - busy}" if slots > busy else "Free some" if busy else ""
+    make, wanted = f"{', or make' if fewer else 'Make'} the session with", workers + busy
+    if url.startswith("local-cluster"):
+        return f"{fewer}{make} more: .master('local-cluster[{wanted},1,1024]')."
+    if url.startswith("local"):
+        return f"{fewer}{make} more: .master('local[{wanted}]')."
+    bound = "spark.cores.max" if url.startswith("spark://") else "spark.executor.instances"
     return (
-        f"The topology wants {workers} workers, each of which holds a task slot for as long as it runs, and the master "
-        f"{url} has {counted}. The missing workers would wait for ever. {holders}{' ' if holders else ''}{fewer} the "
-        "application more cores."
+        f"{fewer}{make} room for {wanted} slots of spark.task.cpus cores each: by .config('{bound}', ...), by another "
+        ".master(...), or by .config('spark.dynamicAllocation.enabled', 'true'), which starts executors as workers "
+        "need them."
     )
 
 

@@ -82,6 +82,11 @@ class Session:
         return str(self.context.master)
 
     @property
+    def ours(self) -> bool:
+        """Whether it was started for a run, and ends with it."""
+        return self.directory is not None
+
+    @property
     def here(self) -> bool:
         """Whether every executor is on this machine."""
         master = parse_master(self.master, 1)

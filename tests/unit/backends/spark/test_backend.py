@@ -28,7 +28,7 @@ class ScriptedSession:
     """Executors come one look after the other; the last list stays."""
 
     def __init__(self, master: str, looks: Sequence[list[Executor]]) -> None:
-        self.master, self.local = master, master.startswith("local")
+        self.master, self.local, self.ours = master, master.startswith("local"), True
         self._looks = list(looks)
         self.gone: list[Loss | None] = [None]
         self.placed: set[str] = set()
@@ -108,6 +108,15 @@ def test_a_cluster_without_room_is_told_with_what_it_has(request_of_two: RunRequ
     with pytest.raises(BadInput, match=r"spark://h:7077 has 1 slot.*runs job 7 \(nightly report\).*1 by etl of ann"):
         backend._await_slots(session, request_of_two, heard, Stop())  # type: ignore[arg-type]
     assert heard.texts == ["Waiting for task slots, for up to 0.3 s: 1 executor and 1 task slot so far"]
+
+
+def test_a_session_of_a_program_is_not_advised_to_take_an_option_of_the_command_line(
+    request_of_two: RunRequest,
+) -> None:
+    session = ScriptedSession("local[1]", [[Executor("driver", 1, 0)]])
+    session.ours = False
+    with pytest.raises(BadInput, match=r"Give workers=1, or make the session with more: \.master\('local\[2\]'\)"):
+        backend._await_slots(session, request_of_two, Heard(), Stop())  # type: ignore[arg-type]
 
 
 def test_executors_with_too_few_cores_for_a_task_are_not_taken_for_executors_that_do_not_report(
