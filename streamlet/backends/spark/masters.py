@@ -201,6 +201,8 @@ def holders_text(
             f"The worker with the most memory left has {view.memory_mib} MiB, and an executor wants {memory} "
             "(spark.executor.memory) and what it needs beside that."
         )
+    elif others:
+        said.append("Cores come free when one of those ends, or with a further worker of Spark.")
     return " ".join(said)
 
 

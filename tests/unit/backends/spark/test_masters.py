@@ -120,7 +120,10 @@ MINE, OTHER = SparkApplication("app-2", "streamlet", "me", 0), SparkApplication(
 def test_who_holds_the_cores_is_named_with_their_number() -> None:
     view = ClusterView(2, 4, 4, 700, (MINE, OTHER))
     said = holders_text(view, "app-2", [], 0, None, "10.0.0.1")
-    assert said == "Of the cluster's 4 cores on 2 workers, 4 are taken: 4 by etl of ann (app-1)."
+    assert said == (
+        "Of the cluster's 4 cores on 2 workers, 4 are taken: 4 by etl of ann (app-1). Cores come free when one of "
+        "those ends, or with a further worker of Spark."
+    )
 
 
 def test_jobs_of_the_session_itself_are_named() -> None:
