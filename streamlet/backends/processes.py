@@ -11,12 +11,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from streamlet.backends.contract import Observer, RunRequest, RunResult, Stop
 from streamlet.backends.run_coordinator import Adopt, RunCoordinator
 from streamlet.base.errors import BadInput
 from streamlet.base.termination_signals import held_back
+from streamlet.runtime.supervision.worker_states import HeldUp
 from streamlet.runtime.worker.channel import ControlChannel
 
 OWN_END_S = 0.5
@@ -129,6 +131,9 @@ class ProcessLauncher:
             for worker, (epoch, process) in self._processes.items()
             if (status := _status(process)) is not None
         ]
+
+    def ask_why(self, workers: frozenset[tuple[int, int]], tell: Callable[[HeldUp], None]) -> None:
+        """Say nothing: a process begins as soon as it is started."""
 
     def close(self) -> None:
         wait_until_ended([process for _, process in self._processes.values()], OWN_END_S)

@@ -18,7 +18,7 @@ import shutil
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from streamlet.backends import run_commands
@@ -45,6 +45,7 @@ from streamlet.model.spec import SPOUT
 from streamlet.runtime.supervision import instructions
 from streamlet.runtime.supervision.blame import CAREFUL_S
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
+from streamlet.runtime.supervision.worker_states import HeldUp
 from streamlet.runtime.tasks.in_hand import CALLS, holding, with_tuple, writer_of
 from streamlet.runtime.tasks.task_stats import GAUGES, component_rows, merged
 from streamlet.runtime.worker import messages
@@ -101,6 +102,9 @@ class Launcher(Protocol):
 
     def ended(self) -> list[tuple[int, int, str]]:
         """Return (worker, epoch, how) of workers that ended since the last call."""
+
+    def ask_why(self, workers: frozenset[tuple[int, int]], tell: Callable[[HeldUp], None]) -> None:
+        """Look why these (worker, epoch) have not begun; ``tell`` it, now or later, on any thread, or never."""
 
     def close(self) -> None:
         """End everything that was started, before this returns."""
@@ -164,6 +168,8 @@ class RunCoordinator:
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._adopted: list[tuple[int, int, ControlChannel]] = []
+        self._held_up: list[HeldUp] = []
+        """Answers of the launcher that the supervisor has not seen. Any thread adds to it."""
         self._close_errors: list[str] = []
         self._close_traces: list[str] = []
         self._channel_closed_at: dict[tuple[int, int], float] = {}
@@ -258,6 +264,8 @@ class RunCoordinator:
         """Read all messages, then act on deaths, silence and time."""
         supervisor = self.supervisor
         self._read()
+        while self._held_up:
+            supervisor.held_up(self._held_up.pop(0))
         now = self.awake.monotonic()
         # The last words come before the death: the reason of a failure ends the run, where the death alone would start
         # a replacement that fails in the same way.
@@ -617,6 +625,8 @@ class RunCoordinator:
             match instruction:
                 case instructions.Start(worker, epoch):
                     self.launcher.start(worker, epoch, self.adopt)
+                case instructions.AskWhy(workers):
+                    self.launcher.ask_why(workers, self._held_up.append)
                 case instructions.Kill(worker, epoch):
                     self._keep_counters(worker, epoch)
                     # Killed before its channel is closed: a living worker would take the end of the channel for the

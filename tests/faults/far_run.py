@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.backends.spark.launcher import SlotLauncher
+from streamlet.runtime.supervision.worker_states import HeldUp
 from tests.faults.inside import Inside
 from tests.faults.network import Network
 from tests.faults.rig import wait_for
@@ -59,8 +60,11 @@ class Hosts:
         if host not in self.off:
             process.kill()
 
-    def alive(self) -> bool:
-        return True
+    def lost(self) -> None:
+        return None
+
+    def held_up(self, workers: frozenset[tuple[int, int]]) -> HeldUp:
+        return HeldUp()
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         return threading.Thread(target=target, name=name, daemon=True)

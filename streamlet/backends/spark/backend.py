@@ -18,10 +18,11 @@ from streamlet.backends.contract import Observer, RunRequest, RunResult, RunStat
 from streamlet.backends.run_certificate import check_certificates
 from streamlet.backends.run_coordinator import RunCoordinator
 from streamlet.backends.spark import preflight
+from streamlet.backends.spark.holders import executors_text, holders, slots_of
 from streamlet.backends.spark.jobs import SparkJobs, run_tasks, spark_thread
 from streamlet.backends.spark.launcher import SlotLauncher
 from streamlet.backends.spark.loss import SparkLost, spark_lost
-from streamlet.backends.spark.masters import DEFAULT_MASTER, check_slots, holders_text, parse_master, too_few_slots
+from streamlet.backends.spark.masters import DEFAULT_MASTER, check_slots, parse_master, too_few_slots
 from streamlet.backends.spark.packing import Pack, read_pack
 from streamlet.backends.spark.parcels import NOTHING, Sent, sent
 from streamlet.backends.spark.shipping import make_archive
@@ -253,7 +254,7 @@ def _await_slots(session: Session, request: RunRequest, observer: Observer, stop
     least = parse_master(session.master, 1).executors or 0 if session.local else 0
 
     def enough(found: list[Executor]) -> bool:
-        slots, busy = _slots(found)
+        slots, busy = slots_of(found)
         return len(found) >= least and (slots - busy >= wanted or (session.local and slots < wanted))
 
     def wait(done: Callable[[list[Executor]], bool], seconds: float) -> list[Executor]:
@@ -263,53 +264,20 @@ def _await_slots(session: Session, request: RunRequest, observer: Observer, stop
     executors = wait(enough, min(limit_s, TOLD_AFTER_S))
     # Rule: a local master's own executors may take minutes; slots that others hold are waited for as everywhere.
     if len(executors) < least:
-        _say(observer, f"Waiting for executors, for up to {LOCAL_S:g} s: {_executors_text(executors)} so far")
+        _say(observer, f"Waiting for executors, for up to {LOCAL_S:g} s: {executors_text(executors)} so far")
         executors = wait(lambda found: len(found) >= least, LOCAL_S - TOLD_AFTER_S)
     if len(executors) >= least and not enough(executors):
-        slots, busy = _slots(executors)
+        slots, busy = slots_of(executors)
         held = f", {busy} of them busy" if busy else ""
-        _say(observer, f"Waiting for task slots, for up to {limit_s:g} s: {_executors_text(executors)}{held} so far")
+        _say(observer, f"Waiting for task slots, for up to {limit_s:g} s: {executors_text(executors)}{held} so far")
         executors = wait(enough, limit_s - TOLD_AFTER_S)
-    slots, busy = _slots(executors)
+    slots, busy = slots_of(executors)
     if slots - busy < wanted:
-        holders = _holders(session, executors)
-        raise BadInput(too_few_slots(session.master, request.workers, slots, busy, holders))
+        held = holders(session, executors)
+        raise BadInput(too_few_slots(session.master, request.workers, slots, busy, held, session.ours))
     if dynamic:
         return "executors started as workers need them"
-    return _executors_text(executors)
-
-
-def _holders(session: Session, executors: list[Executor]) -> str:
-    conf = session.conf()
-    each = float(conf.get("spark.task.cpus", "1"))
-    # Rule: tell executors that have too few cores for a task from those that do not report. Neither has a slot.
-    if narrow := [found.cores for found in executors if 0 < found.cores < each]:
-        return (
-            f"A task wants {each:g} cores (spark.task.cpus), and executors of this application have {max(narrow)}: "
-            "such an executor has no slot. Lower spark.task.cpus, or raise spark.executor.cores."
-        )
-    reported = _slots(executors)[0] * each
-    # Where Spark's own executors look for their driver, also where ours are told another address of this machine.
-    own, most, driver = session.application_id(), conf.get("spark.cores.max"), conf.get(DRIVER_HOST, "")
-    jobs, view = session.running_jobs(), session.cluster()
-    memory = conf.get("spark.executor.memory", "1g")
-    said = holders_text(view, own, jobs, reported, most, driver or session.driver_host(), memory)
-    silent = preflight.silent_addresses(parse_master(session.master, 1)) if view is None else ""
-    if not silent:
-        return said
-    return (
-        f"{said}{' ' if said else ''}The master does not answer at {silent}: while it is away the application keeps "
-        "the executors that it has and gets no others. Start the master again."
-    )
-
-
-def _executors_text(executors: list[Executor]) -> str:
-    parts = ((len(executors), "executor"), (_slots(executors)[0], "task slot"))
-    return " and ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in parts)
-
-
-def _slots(executors: list[Executor]) -> tuple[int, int]:
-    return sum(each.slots for each in executors), sum(each.busy for each in executors)
+    return executors_text(executors)
 
 
 def _listener(session: Session) -> socket.socket:
@@ -361,7 +329,7 @@ def _probe(
         if not ended:
             raise BadInput(
                 f"Spark ran no Python task within {limit_s:.0f} s: the master {session.master} has no free slot, or "
-                f"its executors do not come up. {_holders(session, session.executors())} Its web page and the logs of "
+                f"its executors do not come up. {holders(session, session.executors())} Its web page and the logs of "
                 "its workers say more."
             )
     if failure:

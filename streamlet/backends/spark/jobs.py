@@ -7,12 +7,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from streamlet.backends.spark.holders import held_up
 from streamlet.backends.spark.loss import Loss
 from streamlet.backends.spark.parcels import NOTHING, Sent, broadcast, destroy
 from streamlet.backends.spark.preflight import error_line
 from streamlet.backends.spark.shipping import Slot, make_host
 from streamlet.backends.spark.spark_session import Session
 from streamlet.base.errors import text_of
+from streamlet.runtime.supervision.worker_states import HeldUp
 
 
 class SparkJobs:
@@ -92,6 +94,10 @@ class SparkJobs:
 
     def lost(self) -> Loss | None:
         return self._session.lost()
+
+    def held_up(self, workers: frozenset[tuple[int, int]]) -> HeldUp:
+        groups = {(worker, epoch): self._group(worker, epoch) for worker, epoch in workers}
+        return held_up(self._session, groups, f"streamlet-{self._run_id.hex()}-")
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         return spark_thread(target, name)

@@ -18,6 +18,7 @@ from streamlet.runtime.links.handshake import Hello, Refused
 from streamlet.runtime.links.server import LinkServer
 from streamlet.runtime.links.tls import LinkTls
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME
+from streamlet.runtime.supervision.worker_states import HeldUp
 from streamlet.runtime.worker.channel import ControlChannel
 
 LAST_S = 1.0
@@ -44,6 +45,9 @@ class Jobs(Protocol):
 
     def lost(self) -> Loss | None:
         """Return how Spark's application ended; None while it is there."""
+
+    def held_up(self, workers: frozenset[tuple[int, int]]) -> HeldUp:
+        """Return which of these (worker, epoch) wait for a slot, and why. May block for seconds."""
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         """Make a thread that may call the methods above, not started."""
@@ -76,6 +80,7 @@ class SlotLauncher:
         self._expected: dict[int, tuple[int, Adopt]] = {}
         self._slots: dict[tuple[int, int], threading.Thread] = {}
         self._cancellers: list[threading.Thread] = []
+        self._looker: threading.Thread | None = None
         self._ended: list[tuple[int, int, str, Loss | None]] = []
         self._closed = threading.Event()
         tls = LinkTls(certificate) if certificate else None
@@ -171,6 +176,19 @@ class SlotLauncher:
             _join([*self._slots.values()], LAST_S)  # one of them has the reason
             raise spark_lost(lost, running=True, said=[how for _, _, how, _ in [*taken, *self._taken()]])
         return [(worker, epoch, how) for worker, epoch, how, _ in taken]
+
+    def ask_why(self, workers: frozenset[tuple[int, int]], tell: Callable[[HeldUp], None]) -> None:
+        # Rule: on another thread, and one at a time. A master that is gone, or a JVM that hangs, answers late or never,
+        # and must neither stop the coordinator nor gather threads.
+        if self._looker is None or not self._looker.is_alive():
+            self._looker = self._jobs.thread(lambda: self._look(workers, tell), "look why slots wait")
+            self._looker.start()
+
+    def _look(self, workers: frozenset[tuple[int, int]], tell: Callable[[HeldUp], None]) -> None:
+        with contextlib.suppress(
+            Exception
+        ):  # py4j raises half a dozen kinds; `ended` tells an application that is gone
+            tell(self._jobs.held_up(workers))
 
     def _taken(self) -> list[tuple[int, int, str, Loss | None]]:
         taken = []

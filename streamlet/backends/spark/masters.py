@@ -89,9 +89,21 @@ def check_slots(master: Master, workers: int) -> None:
         raise BadInput(too_few_slots(master.url, workers, master.slots, 0))
 
 
-def too_few_slots(url: str, workers: int, slots: int, busy: int, holders: str = "") -> str:
-    """Return the paragraph for a run that would wait for ever. ``holders``: sentences about who has the cores."""
+def too_few_slots(url: str, workers: int, slots: int, busy: int, holders: str = "", ours: bool = True) -> str:
+    """Return the paragraph for a run that would wait for ever.
+
+    ``holders``: sentences about who has the cores; ``ours``: the session was started for the run.
+    """
     occupied = f", {busy} of them occupied by other jobs" if busy else ""
+    counted = f"{_count(slots, 'slot')}{occupied}"
+    short = (
+        f"The topology wants {workers} workers, each of which holds a task slot for as long as it runs, and the master "
+        f"{url} has {counted}. The missing workers would wait for ever. {holders}{' ' if holders else ''}"
+    )
+    # Rule: tell a program that made the session what it does there. An option of the command line is not at hand, and a
+    # session that stands keeps its master.
+    if not ours:
+        return f"{short}{_more_slots(url, workers, slots, busy)}"
     larger = f"--master 'local-cluster[{workers},1,1024]'" if url.startswith("local") else ""
     free = slots - busy
     if free > 0:
@@ -100,11 +112,22 @@ def too_few_slots(url: str, workers: int, slots: int, busy: int, holders: str = 
         fewer = f"Give {larger}, or give"
     else:
         fewer = f"Free some{' or, here, give ' if larger else ''}{larger}, or give"
-    counted = f"{_count(slots, 'slot')}{occupied}"
+    return f"{short}{fewer} the application more cores."
+
+
+def _more_slots(url: str, workers: int, slots: int, busy: int) -> str:
+    """Say how a program gets slots in a session that it made."""
+    fewer = f"Give workers={slots - busy}" if slots > busy else "Free some" if busy else ""
+    make, wanted = f"{', or make' if fewer else 'Make'} the session with", workers + busy
+    if url.startswith("local-cluster"):
+        return f"{fewer}{make} more: .master('local-cluster[{wanted},1,1024]')."
+    if url.startswith("local"):
+        return f"{fewer}{make} more: .master('local[{wanted}]')."
+    bound = "spark.cores.max" if url.startswith("spark://") else "spark.executor.instances"
     return (
-        f"The topology wants {workers} workers, each of which holds a task slot for as long as it runs, and the master "
-        f"{url} has {counted}. The missing workers would wait for ever. {holders}{' ' if holders else ''}{fewer} the "
-        "application more cores."
+        f"{fewer}{make} room for {wanted} slots of spark.task.cpus cores each: by .config('{bound}', ...), by another "
+        ".master(...), or by .config('spark.dynamicAllocation.enabled', 'true'), which starts executors as workers "
+        "need them."
     )
 
 
@@ -147,7 +170,16 @@ def holders_text(
     if view is None:
         return " ".join(said)
     if view.workers == 0:
-        return "The cluster has no living worker at all: start one, or look why they do not find their master."
+        said.append("The cluster's master has no living worker: start one, or look why they do not find it.")
+        return " ".join(said)
+    # Rule: look whether the master knows this application. A master that came back without its state has free cores,
+    # and gives the application none of them: what is said of memory or of others would be wrong.
+    if all(app.id != own for app in view.applications):
+        said.append(
+            "The cluster's master does not know this application: it was started again without its state "
+            "(spark.deploy.recoveryMode), and gives it no cores. Start the run again, with its session."
+        )
+        return " ".join(said)
     said.append(f"Of the cluster's {view.cores} cores on {_count(view.workers, 'worker')}, {view.used} are taken")
     others = [app for app in view.applications if app.id != own and app.cores]
     if others:
@@ -169,6 +201,8 @@ def holders_text(
             f"The worker with the most memory left has {view.memory_mib} MiB, and an executor wants {memory} "
             "(spark.executor.memory) and what it needs beside that."
         )
+    elif others:
+        said.append("Cores come free when one of those ends, or with a further worker of Spark.")
     return " ".join(said)
 
 

@@ -31,6 +31,13 @@ COMPILED = ("msgpack", "crc32c", "cramjam")
 """Modules that every worker imports and that do not travel with the run: they are not pure Python."""
 
 DISTRIBUTION = "streamlet-storm"
+MOST_LINES, MOST_OF_LINE = 5, 300
+"""Lines of pip's that are told, and characters of each."""
+
+ERROR = re.compile(r"(?i:\berror\b)|(Error|Exception)\b")
+ASIDE = re.compile(r"(?i)note:|hint:|\[notice\]|WARNING:|DEPRECATION:")
+"""How lines of pip's begin that tell no reason."""
+
 SCRIPT_BLOCK = re.compile(r"(?m)^# /// script\s*$\n(?P<lines>(?:^#(?:| .*)$\n)+?)^# ///\s*$")
 """Metadata at the top of a script, as the Python packaging specifications have it ("inline script metadata")."""
 
@@ -118,11 +125,20 @@ def _install(folder: Path, wanted: Sequence[str], files: Sequence[Path], constra
         check=False,
     )
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")] or done.stderr.splitlines()
+        said = "".join(f"\n  {line}" for line in last_words(done.stderr)) or " it says nothing."
         raise BadInput(
-            f"pip could not install what is to be packed: {' '.join(said[:3]) or 'it says nothing.'} Each package "
-            "that is installed here is wanted in the version that is here, so that a topology meets the same there."
+            f"pip could not install what is to be packed:{said}\nEach package that is installed here is wanted in the "
+            "version that is here, so that a topology meets the same there."
         )
+
+
+def last_words(said: str) -> list[str]:
+    """Return pip's last lines about errors; its last ones without any."""
+    # Rule: each of pip's lines stays one, and the last ones count. It ends with the reason; what a build printed, and
+    # advice about pip itself, stand around it.
+    lines = [line.strip(" │╰─>×") for line in said.splitlines()]
+    lines = [line[:MOST_OF_LINE] for line in lines if line and not ASIDE.match(line)]
+    return list(dict.fromkeys([line for line in lines if ERROR.search(line)] or lines))[-MOST_LINES:]
 
 
 def _installed_here() -> Iterator[str]:

@@ -82,6 +82,11 @@ class Session:
         return str(self.context.master)
 
     @property
+    def ours(self) -> bool:
+        """Whether it was started for a run, and ends with it."""
+        return self.directory is not None
+
+    @property
     def here(self) -> bool:
         """Whether every executor is on this machine."""
         master = parse_master(self.master, 1)
@@ -120,15 +125,28 @@ class Session:
             if only_driver or each.id() != "driver"
         ]
 
-    def running_jobs(self) -> list[str]:
-        """Return what this application runs now: a description, or a number, for each job."""
+    def running_jobs(self, without: str = "\0") -> list[str]:
+        """Return what this application runs now: a description, or a number, for each job.
+
+        Not those whose group begins with ``without``.
+        """
         store = self.context._jsc.sc().statusStore()
         found = []
         for number in self.context.statusTracker().getActiveJobsIds():
             with contextlib.suppress(Exception):  # it has ended meanwhile; py4j raises what Spark does
-                said = store.job(number).description()
+                group, said = store.job(number).jobGroup(), store.job(number).description()
+                if group.isDefined() and str(group.get()).startswith(without):
+                    continue
                 found.append(f"job {number}" + (f" ({said.get()})" if said.isDefined() else ""))
         return found
+
+    def waits(self, group: str) -> bool:
+        """Return whether a group's job has no task on any executor."""
+        tracker = self.context.statusTracker()
+        active = {*tracker.getActiveJobsIds()} & {*tracker.getJobIdsForGroup(group)}
+        stages = [stage for job in active if (info := tracker.getJobInfo(job)) for stage in info.stageIds]
+        tasks = [found.numActiveTasks for stage in stages if (found := tracker.getStageInfo(stage))]
+        return bool(active) and not any(tasks)
 
     def cluster(self) -> ClusterView | None:
         """Ask the master of a standalone cluster who has its cores. None elsewhere, or without an answer."""

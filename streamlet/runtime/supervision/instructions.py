@@ -19,6 +19,14 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class AskWhy:
+    """Ask the launcher why started workers have not begun."""
+
+    workers: frozenset[tuple[int, int]]
+    """Index and epoch."""
+
+
+@dataclass(frozen=True, slots=True)
 class Kill:
     """Leave nothing alive of this worker's epoch, and close its channel."""
 
@@ -53,4 +61,4 @@ class TellUser:
 
 
 ToWorkers = Book | Whole | Pause | TickNow | Quiet | Lost | Cut | Close
-Instruction = Start | Kill | Replaced | GiveUp | TellUser | ToWorkers
+Instruction = Start | AskWhy | Kill | Replaced | GiveUp | TellUser | ToWorkers

@@ -33,9 +33,9 @@ from streamlet.base.backoff import Backoff
 from streamlet.runtime.links.dialing import LinkAddress
 from streamlet.runtime.links.links import Traffic
 from streamlet.runtime.supervision.blame import CAREFUL_S, Blame
-from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill, Replaced, Start, TellUser
+from streamlet.runtime.supervision.instructions import AskWhy, GiveUp, Instruction, Kill, Replaced, Start, TellUser
 from streamlet.runtime.supervision.link_watch import LinkWatch
-from streamlet.runtime.supervision.worker_states import WaitNotice, WorkerRecord, WorkerState
+from streamlet.runtime.supervision.worker_states import HeldUp, WaitNotice, WorkerRecord, WorkerState
 from streamlet.runtime.tasks.in_hand import STARTING, Holding
 from streamlet.runtime.worker.messages import Book, Close, Cut, Lost, Pause, Quiet, TickNow, Whole
 
@@ -46,6 +46,9 @@ START_REMEDY = (
     "done there and in what it imports (on Spark, at what its cluster manager says of cores), or give it more time: "
     "streamlet.worker.start.timeout.secs."
 )
+
+ASK_S = 5.0
+"""Seconds after the start of a worker that is not ready before its launcher is asked why, and between two such asks."""
 
 FRUITLESS_STARTS = 5
 """Starts in a row that may end in a component's own start, as long as the run has not begun."""
@@ -143,6 +146,9 @@ class Supervisor:
         self.blame = Blame(tasks, limits.tuple_crashes)
         self._links = LinkWatch(limits.restarts, WINDOW_S)
         self._wait_notice = WaitNotice()
+        self._held = HeldUp()
+        self._asked_s = -math.inf
+        """When the launcher was last asked why workers do not begin."""
         self.spout_workers = spout_workers
         self.limits = limits
         self.version = 0
@@ -288,8 +294,13 @@ class Supervisor:
         if self.workers[index].epoch == epoch:
             self.workers[index].holding = holding
 
-    def gone(self, index: int, epoch: int, why: str, now: float, remedy: str = "") -> list[Instruction]:
-        """Note that a worker ended, hung up, or was silent too long. ``remedy``: what helps, where that is known."""
+    def gone(
+        self, index: int, epoch: int, why: str, now: float, remedy: str = "", told: bool = False
+    ) -> list[Instruction]:
+        """Note that a worker ended, hung up, or was silent too long.
+
+        ``remedy``: what helps, where that is known; ``told``: the user has read it.
+        """
         worker = self.workers[index]
         if worker.epoch != epoch or worker.state is WorkerState.GONE:
             return []
@@ -304,7 +315,7 @@ class Supervisor:
             return [*kill, *self._not_closed(index, f"{ended} before it had closed")]
         self.whole = False
         # With the first of its deaths: who waits for the last one waits for twenty.
-        first = f": {remedy.rstrip('.')}" if remedy and not worker.failed_starts else ""
+        first = f": {remedy.rstrip('.')}" if remedy and not (told or worker.failed_starts) else ""
         lost = [*kill, TellUser("warning", f"worker {index} (epoch {epoch}) {why}{first}", index, epoch)]
         careful_s = CAREFUL_S if verdict.careful else 0.0
         lost.append(Lost(index, epoch, why, [*verdict.roots], [*verdict.careful], careful_s))
@@ -499,10 +510,17 @@ class Supervisor:
             if now - worker.heard_s <= limit:
                 worker.busy = False
             elif worker.state is WorkerState.STARTING:
-                out += self.gone(index, worker.epoch, f"was not ready {limit:g} s after its start", now, START_REMEDY)
+                out += self._not_ready(index, worker.epoch, limit, now)
             else:
                 out += self._silent(index, worker, now)
         return out
+
+    def _not_ready(self, index: int, epoch: int, limit_s: float, now: float) -> list[Instruction]:
+        why, held = f"was not ready {limit_s:g} s after its start", self._held
+        if (index, epoch) not in held.workers:
+            return self.gone(index, epoch, why, now, START_REMEDY)
+        told = bool(held.why) and held.why == self._wait_notice.told
+        return self.gone(index, epoch, f"{why} (it {held.lacks})", now, held.why or START_REMEDY, told)
 
     def _silent(self, index: int, worker: WorkerRecord, now: float) -> list[Instruction]:
         """Replace a worker that was silent for too long, unless it works."""
@@ -533,8 +551,24 @@ class Supervisor:
         return self.gone(index, worker.epoch, why, now)
 
     def _tell_waiting(self, now: float) -> list[Instruction]:
-        text = self._wait_notice.text(self.whole, self.version, self.workers, self._links, self._worker_name, now)
-        return [TellUser("warning", text)] if text else []
+        notice, name = self._wait_notice, self._worker_name
+        text = notice.text(self.whole, self.version, self.workers, self._links, name, now, self._held, self.began)
+        told: list[Instruction] = [TellUser("warning", text)] if text else []
+        return [*told, *self._ask_why(now)]
+
+    def _ask_why(self, now: float) -> list[Instruction]:
+        # Rule: ask the launcher before the user is told that a worker "does not listen". What keeps it from beginning
+        # may be outside of every worker, as a cluster that is away, and would be looked for in the components.
+        starting = {index: w for index, w in self.workers.items() if w.state is WorkerState.STARTING}
+        late = any(now - worker.heard_s >= ASK_S for worker in starting.values())
+        if not late or self.ending is not None or now - self._asked_s < ASK_S:
+            return []
+        self._asked_s = now
+        return [AskWhy(frozenset((index, worker.epoch) for index, worker in starting.items()))]
+
+    def held_up(self, held: HeldUp) -> None:
+        """Note what the launcher answers to an ``AskWhy``."""
+        self._held = held
 
     def _tell_standing_drain(self, now: float) -> list[Instruction]:
         """Tell whom a drain that stands still waits for."""

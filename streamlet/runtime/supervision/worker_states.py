@@ -17,6 +17,10 @@ UNWHOLE_S = 10.0
 """Seconds without a tuple before the user learns why the run waits."""
 
 
+RETOLD_S = 30.0
+"""Seconds before another reason why workers do not start is told in the same time of waiting."""
+
+
 class WorkerState(Enum):
     """The stages of a worker's life."""
 
@@ -83,11 +87,29 @@ class WorkerRecord:
         return "" if self.initialized else f"is still initialising its components{last}"
 
 
+@dataclass(frozen=True, slots=True)
+class HeldUp:
+    """Workers that were started and cannot begin, and why."""
+
+    workers: frozenset[tuple[int, int]] = frozenset()
+    """Worker and epoch."""
+    lacks: str = ""
+    """What each of them lacks, for a sentence that begins with the worker."""
+    why: str = ""
+    """Why, and what to do, in sentences; empty where nobody knows."""
+
+
 class WaitNotice:
-    """A notice about a run that waits, once for each such time."""
+    """A notice about a run that waits.
+
+    It comes once for each time of waiting, and again with another reason.
+    """
 
     def __init__(self) -> None:
         self._since: float | None = None
+        self._told_s: float | None = None
+        self.told = ""
+        """The reason why workers do not start, as it was told last."""
 
     def text(
         self,
@@ -97,18 +119,37 @@ class WaitNotice:
         links: LinkWatch,
         name_of: Callable[[int], str],
         now: float,
+        held: HeldUp = HeldUp(),
+        began: bool = False,
     ) -> str:
-        """Return a sentence if it is time for one, else nothing."""
+        """Return a sentence if it is time for one.
+
+        ``held``: what the launcher knows; ``began``: tuples have flowed in this run.
+        """
         if whole or self._since is None:
-            self._since = None if whole else now
+            self._since, self._told_s, self.told = None if whole else now, None, ""
             return ""
-        if now - self._since < UNWHOLE_S:
+        waits_s = now - self._since
+        # A replacement has not been asked about yet, so an answer about an earlier epoch says nothing of it.
+        stuck = {index for index, worker in workers.items() if (index, worker.epoch) in held.workers}
+        stuck = {index for index in stuck if workers[index].state is WorkerState.STARTING}
+        why = held.why if stuck else ""
+        if waits_s < UNWHOLE_S or not self._is_news(why, now):
             return ""
-        # Told once for each time of waiting: the reason rarely changes, and a line each second would hide the others.
-        self._since = math.inf
-        lacking = [f"{name_of(index)} {worker.lacks}" for index, worker in workers.items() if worker.lacks]
+        self._told_s, self.told = now, why
+        lacks = {index: held.lacks if index in stuck else worker.lacks for index, worker in workers.items()}
+        lacking = [f"{name_of(index)} {lack}" for index, lack in lacks.items() if lack]
         # A worker that initialises links to nobody. So a link that no failed dial explains is worth a word only when
         # all workers are through with that.
         unlinked = {index for index, w in workers.items() if w.initialized and w.linked != version}
         said = "; ".join([*lacking, *links.unlinked(unlinked, include_unexplained=not lacking)])
-        return f"No tuple has flowed for {UNWHOLE_S:.0f} s: {said}." if said else ""
+        if why:
+            kept = "Nothing that was acked is lost; what was open is replayed, by this run once they have begun or by"
+            why = f" {why}{f' {kept} the next one.' if began else ''}"
+        return f"No tuple has flowed for {math.floor(waits_s)} s: {said}.{why}" if said else ""
+
+    def _is_news(self, why: str, now: float) -> bool:
+        # Told once for each time of waiting: the reason rarely changes, and a line each second would hide the others.
+        if self._told_s is None:
+            return True
+        return why not in ("", self.told) and (not self.told or now - self._told_s >= RETOLD_S)

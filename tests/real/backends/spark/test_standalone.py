@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -17,10 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.backends.contract import RunStatus
+from streamlet.backends.contract import RunStatus, Stop
 from streamlet.backends.spark.masters import parse_master
 from streamlet.backends.spark.spark_session import Session, open_session, wait_for_executors
-from streamlet.base.errors import BadInput
+from streamlet.base.errors import BadInput, StreamletError
+from streamlet.base.log_line import LogLine
 from streamlet.devcluster import resident
 from streamlet.devcluster.installation import find_java
 from streamlet.devcluster.jvm import Jvm
@@ -333,3 +335,38 @@ def test_a_run_goes_on_while_its_master_is_away_and_when_it_is_back(
     assert result.reason == "caught_up"
     assert sorted(witness(tmp_path)) == list(range(3000))
     assert [worker["epoch"] for worker in result.status.workers] == [1, 1]
+
+
+@pytest.mark.faults
+def test_a_run_whose_cluster_goes_away_names_the_master_that_does_not_answer(
+    cluster: resident.ResidentSpark, session: Session, master_up: None, tmp_path: Path
+) -> None:
+    """Its workers ask for slots that nobody gives: neither their imports nor the others have anything to do with it."""
+    gone: list[str] = []
+    stop = Stop()
+
+    class Listening(Watcher):
+        def on_event(self, line: LogLine) -> None:
+            super().on_event(line)
+            if "No tuple has flowed" in line.text:
+                stop.ask()
+
+    def end_cluster(status: RunStatus) -> None:
+        if status.state == "running" and len(witness(tmp_path)) >= 100 and not gone:
+            now = resident.require().spark
+            assert now is not None
+            for server in now.processes[1:]:
+                gone.append(server.name)
+                for executor in executors_below(server.identity):
+                    os.kill(executor, signal.SIGKILL)
+                assert server.identity.kill()
+            kill_master(cluster)
+
+    watcher = Listening(end_cluster)
+    settings = {"numbers.count": 10**6, "numbers.per.second": 400.0}
+    with contextlib.suppress(StreamletError):  # what was open is left to the next run
+        run(tmp_path, watcher, stop=stop, **settings)
+    (said,) = [text for text in watcher.events if "No tuple has flowed" in text]
+    assert said.count(f"waits for a task slot of {cluster.master_url}") == 2, said
+    assert f"The master does not answer at {cluster.master_url.removeprefix('spark://')} (Connection refused)" in said
+    assert "Nothing that was acked is lost" in said

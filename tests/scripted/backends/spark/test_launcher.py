@@ -20,12 +20,14 @@ from streamlet.backends.run_coordinator import RunCoordinator, RunFailed
 from streamlet.backends.spark import launcher as launcher_module
 from streamlet.backends.spark.launcher import SlotLauncher
 from streamlet.backends.spark.loss import Loss, SparkLost
+from streamlet.base.log_line import LogLine
 from streamlet.model.settings import resolve
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import Secured, dial
 from streamlet.runtime.links.handshake import Hello, Refused
 from streamlet.runtime.links.tls import LinkTls
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME
+from streamlet.runtime.supervision.worker_states import HeldUp
 from streamlet.runtime.worker.channel import ControlChannel
 from streamlet.runtime.worker.loading import load_topology
 from streamlet.runtime.worker.messages import Initialized, Pause
@@ -67,6 +69,9 @@ class Waiting:
 
     def lost(self) -> Loss | None:
         return self.gone
+
+    def held_up(self, workers: frozenset[tuple[int, int]]) -> HeldUp:
+        return HeldUp()
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         return threading.Thread(target=target, name=name, daemon=True)
@@ -253,6 +258,28 @@ def test_close_cancels_what_does_not_return_and_stops_listening(jobs: Waiting, m
         socket.create_connection(launcher.address, 1)
 
 
+def test_why_slots_wait_is_looked_for_elsewhere_one_look_at_a_time(jobs: Waiting, slots: SlotLauncher) -> None:
+    """A master that is gone answers late or never, and Spark may raise: the coordinator goes on."""
+    answer, asked, told = threading.Event(), [], []
+    held = HeldUp(frozenset({(1, 2)}), "waits for a task slot", "The master does not answer.")
+
+    def held_up(workers: frozenset[tuple[int, int]]) -> HeldUp:
+        asked.append(workers)
+        answer.wait(PATIENCE_S)
+        if len(asked) == 1:
+            raise OSError
+        return held
+
+    jobs.held_up = held_up  # type: ignore[method-assign]
+    for _ in range(3):
+        slots.ask_why(held.workers, told.append)
+    wait_until(lambda: asked)
+    assert (asked, told) == ([held.workers], [])
+    answer.set()
+    wait_until(lambda: slots.ask_why(held.workers, told.append) or told)
+    assert told[0] == held
+
+
 # -- a whole run ---------------------------------------------------------------------------------------------------
 
 
@@ -325,3 +352,37 @@ def test_an_error_of_a_worker_names_the_users_file(tmp_path: Path) -> None:
     with pytest.raises(RunFailed, match="not there") as caught:
         run.go()
     assert str(FILE.parent) in caught.value.trace
+
+
+class WithoutPlace(Processes):
+    """Worker 1 gets no place from its first start on, until somebody has been told why."""
+
+    def __init__(self, run_id: bytes, secret: bytes, certificate: bytes) -> None:
+        super().__init__(run_id, secret, certificate)
+        self.place = threading.Event()
+
+    def run(self, worker: int, epoch: int, address: tuple[str, int]) -> str:
+        if worker == 1:
+            self.place.wait(PATIENCE_S)
+        return super().run(worker, epoch, address)
+
+    def held_up(self, workers: frozenset[tuple[int, int]]) -> HeldUp:
+        assert workers == {(1, 1)}
+        return HeldUp(workers, "waits for a task slot", "The master does not answer at h:7077.")
+
+
+def test_the_reason_why_a_slot_waits_reaches_the_notice_about_waiting(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.jobs = WithoutPlace(*run.trust)
+    place, tell = run.jobs.place, run.watcher.on_event
+
+    def on_event(line: LogLine) -> None:
+        tell(line)
+        if "No tuple has flowed" in line.text:
+            place.set()
+
+    run.watcher.on_event = on_event  # type: ignore[method-assign]
+    run.go()
+    assert run.result.reason == "caught_up"
+    (said,) = [text for text in run.watcher.texts if "No tuple has flowed" in text]
+    assert "waits for a task slot. The master does not answer at h:7077." in said

@@ -107,9 +107,44 @@ def test_only_an_archive_of_ours_is_replaced(tmp_path: Path) -> None:
 
 
 def test_what_pip_cannot_get_is_told_in_its_words_and_leaves_no_file(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"pip could not install .*ERROR: .*no-such-package"):
+    with pytest.raises(BadInput, match=r"pip could not install .*:\n  ERROR: .*no-such-package") as caught:
         packing.make_pack(tmp_path / "env.tar.gz", ["no-such-package"])
     assert list(tmp_path.iterdir()) == []
+    lines = caught.value.message.splitlines()
+    assert len(lines) == 4 and all(line.count("ERROR:") == 1 for line in lines[1:3]) and lines[3].startswith("Each")
+
+
+BUILD = """\
+  error: subprocess-exited-with-error
+
+  × Building wheel for thing (pyproject.toml) did not run successfully.
+  │ exit code: 1
+  ╰─> [4 lines of output]
+      running build_ext
+      thing.c:1:10: fatal error: zlib.h: No such file or directory
+      compilation terminated.
+      error: command '/usr/bin/gcc' failed with exit code 1
+      [end of output]
+
+  note: This error originates from a subprocess, and is likely not a problem with pip.
+  ERROR: Failed building wheel for thing
+ERROR: Failed to build installable wheels for some pyproject.toml based projects (thing)
+
+[notice] A new release of pip is available
+"""
+
+
+def test_of_a_build_that_fails_the_lines_that_tell_the_reason_are_kept_each_by_itself() -> None:
+    assert packing.last_words(BUILD) == [
+        "error: subprocess-exited-with-error",
+        "thing.c:1:10: fatal error: zlib.h: No such file or directory",
+        "error: command '/usr/bin/gcc' failed with exit code 1",
+        "ERROR: Failed building wheel for thing",
+        "ERROR: Failed to build installable wheels for some pyproject.toml based projects (thing)",
+    ]
+    assert packing.last_words("") == []
+    assert packing.last_words("one\ntwo\n\nnote: three\n") == ["one", "two"]
+    assert packing.last_words("".join(f"error {n}\n" for n in range(9)))[0] == "error 4"
 
 
 def test_a_topology_file_names_its_packages_in_its_script_block(tmp_path: Path) -> None:

@@ -28,9 +28,11 @@ class ScriptedSession:
     """Executors come one look after the other; the last list stays."""
 
     def __init__(self, master: str, looks: Sequence[list[Executor]]) -> None:
-        self.master, self.local = master, master.startswith("local")
+        self.master, self.local, self.ours = master, master.startswith("local"), True
         self._looks = list(looks)
         self.gone: list[Loss | None] = [None]
+        self.placed: set[str] = set()
+        self.asked_without: list[str] = []
 
     def conf(self) -> dict[str, str]:
         return {}
@@ -41,11 +43,17 @@ class ScriptedSession:
     def driver_host(self) -> str:
         return "10.0.0.1"
 
-    def running_jobs(self) -> list[str]:
+    def waits(self, group: str) -> bool:
+        return group not in self.placed
+
+    def running_jobs(self, without: str) -> list[str]:
+        self.asked_without.append(without)
         return ["job 7 (nightly report)"]
 
     def cluster(self) -> ClusterView:
-        return ClusterView(1, 2, 2, 512, (SparkApplication("app-0", "etl", "ann", 1),))
+        return ClusterView(
+            1, 2, 2, 512, (SparkApplication("app-0", "etl", "ann", 1), SparkApplication("app-1", "me", "me", 1))
+        )
 
     def lost(self) -> Loss | None:
         return self.gone.pop(0) if len(self.gone) > 1 else self.gone[0]
@@ -100,6 +108,15 @@ def test_a_cluster_without_room_is_told_with_what_it_has(request_of_two: RunRequ
     with pytest.raises(BadInput, match=r"spark://h:7077 has 1 slot.*runs job 7 \(nightly report\).*1 by etl of ann"):
         backend._await_slots(session, request_of_two, heard, Stop())  # type: ignore[arg-type]
     assert heard.texts == ["Waiting for task slots, for up to 0.3 s: 1 executor and 1 task slot so far"]
+
+
+def test_a_session_of_a_program_is_not_advised_to_take_an_option_of_the_command_line(
+    request_of_two: RunRequest,
+) -> None:
+    session = ScriptedSession("local[1]", [[Executor("driver", 1, 0)]])
+    session.ours = False
+    with pytest.raises(BadInput, match=r"Give workers=1, or make the session with more: \.master\('local\[2\]'\)"):
+        backend._await_slots(session, request_of_two, Heard(), Stop())  # type: ignore[arg-type]
 
 
 def test_executors_with_too_few_cores_for_a_task_are_not_taken_for_executors_that_do_not_report(

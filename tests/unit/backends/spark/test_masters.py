@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from streamlet.backends.spark.masters import (
@@ -118,7 +120,10 @@ MINE, OTHER = SparkApplication("app-2", "streamlet", "me", 0), SparkApplication(
 def test_who_holds_the_cores_is_named_with_their_number() -> None:
     view = ClusterView(2, 4, 4, 700, (MINE, OTHER))
     said = holders_text(view, "app-2", [], 0, None, "10.0.0.1")
-    assert said == "Of the cluster's 4 cores on 2 workers, 4 are taken: 4 by etl of ann (app-1)."
+    assert said == (
+        "Of the cluster's 4 cores on 2 workers, 4 are taken: 4 by etl of ann (app-1). Cores come free when one of "
+        "those ends, or with a further worker of Spark."
+    )
 
 
 def test_jobs_of_the_session_itself_are_named() -> None:
@@ -155,3 +160,26 @@ def test_a_masters_page_is_read_without_its_dead_workers() -> None:
     apps = [{"id": "app-1", "name": "etl", "user": "ann", "cores": 1, "state": "RUNNING"}]
     told = {"workers": [alive, {**alive, "state": "DEAD"}, {**alive, "memoryfree": 900}], "activeapps": apps}
     assert read_master_page(told) == ClusterView(2, 4, 2, 900, (SparkApplication("app-1", "etl", "ann", 1),))
+
+
+def test_a_master_that_came_back_without_its_state_is_told_as_that() -> None:
+    """It has free cores, and gives the application none: memory and others have nothing to do with it."""
+    said = holders_text(ClusterView(2, 4, 0, 700, ()), "app-2", [], 0, "2", "10.0.0.1")
+    assert said.startswith("The cluster's master does not know this application") and "memory" not in said
+
+
+@pytest.mark.parametrize(
+    ("url", "slots", "busy", "advice"),
+    [
+        ("spark://a:7077", 2, 0, r"Give workers=2, or make the session with room for 3 slots .*'spark\.cores\.max', "),
+        ("spark://a:7077", 2, 2, r"Free some, or make the session with room for 5 slots .*dynamicAllocation\.enabled"),
+        ("spark://a:7077", 0, 0, r"ever\. Make the session with room for 3 slots"),
+        ("yarn", 2, 0, r"'spark\.executor\.instances', "),
+        ("local[2]", 2, 1, r"Give workers=1, or make the session with more: \.master\('local\[4\]'\)\.$"),
+        ("local-cluster[2,1,1024]", 2, 0, r"\.master\('local-cluster\[3,1,1024\]'\)\.$"),
+    ],
+)
+def test_a_program_is_told_what_it_does_with_its_session(url: str, slots: int, busy: int, advice: str) -> None:
+    """It has no command line, and its session keeps the master that it has."""
+    said = too_few_slots(url, 3, slots, busy, ours=False)
+    assert "--" not in said and re.search(advice, said), said

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from streamlet.runtime.links.links import CUT_BY_COORDINATOR, PEER_CLOSED
-from streamlet.runtime.supervision.instructions import GiveUp, TellUser
+from streamlet.runtime.supervision.instructions import AskWhy, GiveUp, TellUser
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
+from streamlet.runtime.supervision.worker_states import HeldUp
 from tests.unit.runtime.supervision.supervision_rig import CheckedSupervisor, bring_up, running
 
 
@@ -106,3 +109,79 @@ def test_links_that_do_not_come_up_in_silence_are_said_too() -> None:
     assert len(lines) == 2
     assert all(f"worker {index} is not linked with every other" in lines[1] for index in (1, 2))
     assert "worker 0" not in lines[1]
+
+
+AWAY = HeldUp(frozenset({(1, 2)}), "waits for a task slot of spark://h:7077", "The master does not answer at h:7077.")
+
+
+def without_slot(start_s: float = 60.0) -> Supervisor:
+    """A run whose worker 1 was started again at 2.2 s, and gets no place."""
+    supervisor = running(2, limits=Limits(start_s=start_s, silent_s=1e9), components={1: "count"})
+    supervisor.gone(1, 1, "was lost by Spark", 2.0)
+    assert [i.epoch for i in supervisor.tick(2.2) if hasattr(i, "epoch")] == [2]
+    return supervisor
+
+
+def tell(supervisor: Supervisor, since: int, until: int, answer: HeldUp | None) -> dict[int, str]:
+    """What is told, by seconds, while the launcher gives that answer a second after it was asked."""
+    lines: dict[int, str] = {}
+    for at in range(since, until):
+        out = supervisor.tick(float(at))
+        lines |= dict.fromkeys([at] * bool(told(list(out))), " ".join(told(list(out))))
+        for ask in out:
+            if isinstance(ask, AskWhy) and answer is not None:
+                supervisor.held_up(HeldUp(answer.workers & ask.workers, answer.lacks, answer.why))
+    return lines
+
+
+def test_why_a_worker_gets_no_place_to_start_on_is_told_with_what_to_do_and_what_is_kept() -> None:
+    """Its components are not at fault: they have not been imported."""
+    (text,) = tell(without_slot(), 3, 60, AWAY).values()
+    assert text == (
+        "No tuple has flowed for 10 s: worker 1 (count) waits for a task slot of spark://h:7077. The master does not "
+        "answer at h:7077. Nothing that was acked is lost; what was open is replayed, by this run once they have begun "
+        "or by the next one."
+    )
+
+
+def test_another_reason_is_told_again_and_not_each_time_that_numbers_change() -> None:
+    supervisor = without_slot(start_s=1e9)
+    first = tell(supervisor, 3, 15, None)
+    assert "does not listen yet" in first[13]
+    lines = tell(supervisor, 15, 30, AWAY)
+    for at in range(30, 100, 7):
+        lines |= tell(supervisor, at, at + 7, HeldUp(AWAY.workers, AWAY.lacks, f"The cluster has {at} cores."))
+    assert all("waits for a task slot" in line for line in lines.values())
+    times = sorted(lines)
+    assert times[0] <= 21 and len(times) == 3
+    assert all(after - before >= 30 for before, after in pairwise(times)), times
+
+
+def test_a_worker_that_got_no_place_in_time_is_not_told_to_look_at_its_imports() -> None:
+    """The reason was told just before: it stands in the end of the run, not in each line."""
+    supervisor = without_slot(start_s=20.0)
+    lines = tell(supervisor, 3, 25, AWAY)
+    late = lines[23]
+    assert late == (
+        "worker 1 (epoch 2) was not ready 20 s after its start (it waits for a task slot of spark://h:7077)"
+    )
+    fresh = without_slot(start_s=8.0)
+    (late,) = [line for line in tell(fresh, 3, 12, AWAY).values() if "not ready" in line]
+    assert "The master does not answer at h:7077" in late and "imports" not in late
+
+
+def test_an_answer_about_a_worker_that_was_started_again_since_is_not_told_of_the_next() -> None:
+    supervisor = without_slot(start_s=6.0)
+    supervisor.held_up(AWAY)
+    supervisor.tick(9.0)
+    supervisor.tick(9.5)
+    assert supervisor.workers[1].epoch == 3
+    lines = told(list(supervisor.tick(13.0)))
+    assert any("worker 1 (count) does not listen yet" in line for line in lines), lines
+
+
+def test_a_launcher_is_asked_only_about_workers_that_take_long_to_start() -> None:
+    supervisor = without_slot()
+    asked = [(at, i.workers) for at in range(3, 18) for i in supervisor.tick(float(at)) if isinstance(i, AskWhy)]
+    assert asked == [(8, {(1, 2)}), (13, {(1, 2)})]
+    assert not any(isinstance(i, AskWhy) for at in range(2, 30) for i in running().tick(float(at)))

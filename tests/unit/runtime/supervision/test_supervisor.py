@@ -7,7 +7,7 @@ import random
 import pytest
 
 from streamlet.runtime.supervision.blame import CAREFUL_S
-from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill, Replaced, Start, TellUser
+from streamlet.runtime.supervision.instructions import AskWhy, GiveUp, Instruction, Kill, Replaced, Start, TellUser
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor, WorkerState
 from streamlet.runtime.tasks.in_hand import Holding
 from streamlet.runtime.worker.messages import Book, Cut, Lost, Whole
@@ -94,7 +94,7 @@ def test_a_worker_that_never_starts_is_given_up_by_its_own_limit() -> None:
     """Imports and connections may take longer than a heartbeat."""
     supervisor = CheckedSupervisor(1, frozenset({0}), Limits(start_s=30, silent_s=5))
     supervisor.begin(0.0)
-    assert supervisor.tick(29.0) == []
+    assert supervisor.tick(29.0) == [AskWhy(frozenset({(0, 1)}))]
     assert supervisor.tick(30.0) == []
     assert Kill(0, 1) in supervisor.tick(30.9)
 
