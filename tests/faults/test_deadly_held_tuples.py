@@ -44,16 +44,19 @@ class Behind(Bolt):
 BY_FIFTIES = """
 class Deadly(Records):
     auto_ack = False
+    config = {"topology.tick.tuple.freq.secs": 4}
     def initialize(self, conf, context):
         super().initialize(conf, context)
         self.kept = []
     def process(self, tup):
         self.kept.append(tup)
         if len(self.kept) == 50:
-            for one in self.kept:
-                self.work_on(one)
-                self.ack(one)
-            self.kept.clear()
+            self.process_tick(None)
+    def process_tick(self, tup):
+        for one in self.kept:
+            self.work_on(one)
+            self.ack(one)
+        self.kept.clear()
 """
 
 ALL_BUT_IT = set(range(1, COUNT + 1)) - {1234}
@@ -95,8 +98,8 @@ def test_a_tuple_that_hangs_in_a_batch_of_ticks_is_given_up_where_the_user_chose
 
 
 def test_a_bolt_that_settles_no_single_tuple_goes_on_after_a_death(tmp_path: Path) -> None:
-    """It dies once, idle or at work; alone, each tuple would wait for 49 others until its time-out."""
-    watcher, ended = run(tmp_path, "leave_once", workers=2, deadly=BY_FIFTIES)
+    """Alone, each tuple would wait for 49 others, and those of two tasks in one worker for each other."""
+    watcher, ended = run(tmp_path, "leave_once", workers=2, par=4, deadly=BY_FIFTIES)
     assert not isinstance(ended, TreesFailed) and ended.reason == "caught_up"
     assert set(done(tmp_path)) == ALL_BUT_IT | {1234}
     assert not any("timed out" in text for text in watcher.texts)
