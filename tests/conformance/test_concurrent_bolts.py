@@ -86,6 +86,19 @@ def test_a_run_that_is_ended_by_time_finishes_what_it_has_begun(
     assert max(done.values()) == 1 and result.components["numbers"].acked == done.total() > 50
 
 
+@backends
+@kinds
+def test_calls_that_take_most_of_the_time_out_do_not_time_out(
+    backend: str, workers: int, name: str, tmp_path: Path
+) -> None:
+    """Those that wait for a thread have not begun."""
+    conf = {"at_once.count": 25, "at_once.secs": 0.7, "topology.message.timeout.secs": 1}
+    result, _ = ran(tmp_path, backend, workers, name, **conf)
+    assert (result.reason, result.drained) == ("caught_up", True)
+    numbers = result.components["numbers"]
+    assert written(tmp_path) == Counter(range(25)) and (numbers.acked, numbers.failed) == (25, 0)
+
+
 @pytest.mark.spark
 @kinds
 def test_on_executors_they_work_at_once_too(name: str, tmp_path: Path) -> None:

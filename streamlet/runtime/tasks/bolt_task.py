@@ -160,7 +160,7 @@ class BoltTask:
 
     def initialized(self) -> None:
         """Take over what ``initialize`` may set: ``auto_anchor`` and ``max_unacked``."""
-        self.max_unacked = self.may_hold = self.bolt.max_unacked or 0
+        self.max_unacked = self.may_hold = self.bolt.most_unacked() or 0
         before, self.emit = self.emit, self._fast_emit() or self.emit_anywhere
         if vars(self.bolt).get("emit") is before:  # else it has put something of its own around it
             self.bolt.bind(self)
@@ -811,6 +811,16 @@ class BoltTask:
         self._current = current
         if self._at_limit:
             self._stop_if_all_failed()
+
+    def begins(self, tup: Tuple) -> None:
+        """Note that work on a held tuple begins now. Any thread."""
+        # Rule: a tuple times out by its call, not by the wait for a thread before it. Two calls that each take most of
+        # the time-out would else time out though nobody is late. The loop may settle it meanwhile, which is looked at
+        # after, so that nothing is left behind.
+        if tup in self.held:
+            self.held[tup] = self.clock.monotonic()
+            if tup.state != OPEN:
+                self.held.pop(tup, None)
 
     def untracked_held(self) -> int:
         """Count the untracked tuples that the bolt has not settled yet."""
