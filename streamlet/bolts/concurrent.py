@@ -148,6 +148,7 @@ class _Pool:
 
     def begins(self, tup: Tuple) -> None:
         """Note that the call for a tuple begins now. Any thread."""
+        # On a loop, too: what blocks it (an emit that waits for room) keeps the other tuples from their beginning.
         self._port.begins(tup)
 
     def close(self) -> None:
@@ -249,6 +250,7 @@ class _Loop(_Pool):
 
     async def _run(self, tup: Tuple) -> None:
         _at_work.set(tup)  # of this task alone: each has a context of its own
+        self.begins(tup)
         try:
             await _answer(self.process, tup)
         except BaseException as error:  # noqa: BLE001 - a coroutine's sys.exit() ends the run like a call's

@@ -343,11 +343,12 @@ def test_a_client_is_closed_when_no_thread_uses_it() -> None:
     assert used == ["used", "closed"]
 
 
-def test_a_tuple_that_waits_for_a_thread_is_not_yet_at_work() -> None:
+@pytest.mark.parametrize("kind", [ThreadedBolt, AsyncBolt])
+def test_a_tuple_that_waits_for_a_thread_is_not_yet_at_work(kind: type[Any]) -> None:
     """Its time-out begins with its call: it would else come again while its first try has not begun."""
     first, second = threading.Event(), threading.Event()
 
-    class One(ThreadedBolt):
+    class One(kind):  # type: ignore[misc]  # a class of a parameter
         threads = 1
 
         def process(self, tup: Tuple) -> None:
