@@ -10,12 +10,14 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-import traceback
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from queue import SimpleQueue
+from traceback import FrameSummary, StackSummary, extract_stack
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from streamlet.base.errors import BadEmit
 from streamlet.components.bolt import Bolt
 from streamlet.components.component import BoltPort
 from streamlet.components.context import TopologyContext
@@ -28,21 +30,22 @@ if TYPE_CHECKING:  # at run time where a bolt needs it: it takes as long to impo
 _at_work: ContextVar[Tuple | None] = ContextVar("at_work", default=None)
 """The tuple that this thread, or this coroutine, processes."""
 
-CLOSING_S = 5.0
-"""Seconds that a bolt's loop may take for ``async_cleanup`` and its last coroutines."""
+CLOSING_S = 3.5
+"""Seconds that a bolt's loop may take for ``async_cleanup`` and its last coroutines: less than a worker may to stop."""
+
+LAST_CALLS_S = 1.0
+"""Seconds that ``cleanup`` waits for threads that are still in ``process``."""
 
 
 class ConcurrentBolt(Bolt):
     """A bolt that processes its tuples elsewhere. Derive from one of the two below.
 
-    The class's ``auto_anchor``, ``auto_ack`` and ``auto_fail`` mean ``process``, as in any bolt. ``emit``, ``ack`` and
-    ``fail`` may be called wherever it runs; ticks and ``initialize`` are called on the worker's own loop.
+    ``auto_anchor``, ``auto_ack`` and ``auto_fail``, of the class or set in ``initialize``, mean ``process``, as in any
+    bolt. ``emit``, ``ack`` and ``fail`` may be called wherever it runs; ticks and ``initialize`` are called on the
+    worker's own loop.
     """
 
     answers_for_untracked: ClassVar[bool] = True
-
-    _acks: bool
-    _port: BoltPort
 
     @classmethod
     def takes_batches(cls) -> bool:
@@ -54,33 +57,15 @@ class ConcurrentBolt(Bolt):
 
     def bind(self, port: BoltPort) -> None:
         super().bind(port)
-        # The class's flags mean `process`. To the runtime, this is a bolt that acks and anchors by hand.
-        cls = type(self)
-        self._port, self._acks, anchors_tuple = port, cls.auto_ack, cls.auto_anchor
-
-        def at_work() -> Sequence[Tuple]:
-            tup = _at_work.get() if anchors_tuple else None
-            return [] if tup is None else [tup]
-
+        # Rule: nothing of ours is an attribute of the bolt. Any name is the user's, and one that is set twice (`_loop`,
+        # `_port`, `_running`) would break in a thread, where nobody sees it.
+        pool = _Threads(self, port) if isinstance(self, ThreadedBolt) else _Loop(self, port)
         # What the runtime calls is named like the user's method, and unwraps to it: errors name the user's line.
-        give = functools.update_wrapper(functools.partial(self._give), self.process)
-        end = functools.update_wrapper(functools.partial(self._end, self.cleanup), self.cleanup)
-        own = {"process": give, "cleanup": end, "auto_ack": False, "auto_anchor": False}
-        vars(self).update(anchored_emits(port, at_work), **own)
-
-    def _give(self, tup: Tuple) -> None:
-        """Begin to process a tuple elsewhere. On the worker's loop."""
-        raise NotImplementedError
-
-    def _close(self) -> None:
-        """End what tuples are processed on. On the worker's loop."""
-        raise NotImplementedError
-
-    def _end(self, cleanup: Callable[[], None]) -> None:
-        try:
-            self._close()
-        finally:
-            cleanup()
+        begin = functools.update_wrapper(functools.partial(pool.begin, self.initialize), self.initialize)
+        give = functools.update_wrapper(functools.partial(pool.give), self.process)
+        end = functools.update_wrapper(functools.partial(pool.end, self.cleanup), self.cleanup)
+        own = {"initialize": begin, "process": give, "cleanup": end, "where_held": pool.where}
+        vars(self).update(anchored_emits(port, pool.at_work), **own)
 
 
 class ThreadedBolt(ConcurrentBolt):
@@ -92,50 +77,10 @@ class ThreadedBolt(ConcurrentBolt):
 
     threads: ClassVar[int] = 8
 
-    _waiting: SimpleQueue[Tuple | None]
-    _started: list[threading.Thread]
-    _thread_of: dict[Tuple, int]
+    at_least_one: ClassVar[Mapping[str, str]] = {"threads": "It is how many threads call process at once"}
 
-    @property
-    def max_unacked(self) -> int:  # type: ignore[override]  # twice: so that each thread has the next one at hand
-        return 2 * self.threads
-
-    def bind(self, port: BoltPort) -> None:
-        run = functools.partial(self._run, self.process)
-        super().bind(port)
-        self._waiting, self._started, self._thread_of = SimpleQueue(), [], {}
-        self._serve: Callable[[], None] = run
-
-    def _give(self, tup: Tuple) -> None:
-        if len(self._started) < self.threads:  # with the first tuples: `initialize` may have set how many
-            name = f"{self.component_name}-{len(self._started)}"
-            self._started.append(threading.Thread(target=self._serve, name=name, daemon=True))
-            self._started[-1].start()
-        self._waiting.put(tup)
-
-    def _run(self, process: Callable[[Tuple], None]) -> None:
-        """Process tuples, one after the other. One of the threads."""
-        while (tup := self._waiting.get()) is not None:
-            _at_work.set(tup)
-            self._thread_of[tup] = threading.get_ident()
-            try:
-                process(tup)
-            except BaseException as error:  # noqa: BLE001 - a thread's sys.exit() ends the run like a call's
-                self._port.raised(error, tup)
-            else:
-                if self._acks:
-                    self.ack(tup)
-            del self._thread_of[tup]
-            _at_work.set(None)
-            del tup
-
-    def where_held(self, tup: Tuple) -> list[traceback.FrameSummary]:
-        frame = sys._current_frames().get(self._thread_of.get(tup, 0))
-        return [] if frame is None else [*traceback.extract_stack(frame)]
-
-    def _close(self) -> None:
-        for _ in self._started:
-            self._waiting.put(None)
+    def most_unacked(self) -> int | None:  # twice: so that each thread has the next one at hand
+        return 2 * self.threads if self.max_unacked is None else self.max_unacked
 
 
 class AsyncBolt(ConcurrentBolt):
@@ -145,14 +90,14 @@ class AsyncBolt(ConcurrentBolt):
     to live on that loop, is made in ``async_initialize`` and closed in ``async_cleanup``.
     """
 
+    must_define: ClassVar[str] = "process"
+
     at_once: ClassVar[int] = 100
 
-    _loop: asyncio.AbstractEventLoop
-    _running: dict[Tuple, asyncio.Task[None]]
+    at_least_one: ClassVar[Mapping[str, str]] = {"at_once": "It is how many tuples it works on at once"}
 
-    @property
-    def max_unacked(self) -> int:  # type: ignore[override]  # it is a number of the instance here
-        return self.at_once
+    def most_unacked(self) -> int | None:
+        return self.at_once if self.max_unacked is None else self.max_unacked
 
     async def process(self, tup: Tuple) -> None:  # type: ignore[override]  # awaited, on the bolt's own loop
         """Handle one tuple."""
@@ -164,30 +109,151 @@ class AsyncBolt(ConcurrentBolt):
     async def async_cleanup(self) -> None:
         """Finish, once, on the bolt's loop, before ``cleanup``."""
 
-    def bind(self, port: BoltPort) -> None:
-        process, initialize = self.process, self.initialize
-        super().bind(port)
-        self._coroutine: Callable[[Tuple], Coroutine[Any, Any, None] | None] = process
 
-        @functools.wraps(initialize)
-        def begin(conf: Mapping[str, Any], context: TopologyContext) -> None:
-            import asyncio
+class _Pool:
+    """What a bolt's tuples are processed on. Made, and called but for ``settle``, on the worker's loop."""
 
-            initialize(conf, context)
-            self._loop, self._running = asyncio.new_event_loop(), {}
-            name = f"{context.component_name}-asyncio"
-            threading.Thread(target=self._serve, name=name, daemon=True).start()
-            asyncio.run_coroutine_threadsafe(self.async_initialize(), self._loop).result()
+    def __init__(self, bolt: ConcurrentBolt, port: BoltPort) -> None:
+        self.bolt = bolt
+        self.process: Callable[[Tuple], Any] = bolt.process
+        self._port = port
+        self._acks = self._anchors = True
 
-        vars(self)["initialize"] = begin
+    def begin(
+        self, initialize: Callable[[Mapping[str, Any], TopologyContext], None], conf: Any, context: TopologyContext
+    ) -> None:
+        """Call ``initialize``, and take over what it has set."""
+        initialize(conf, context)
+        # Rule: to the runtime this is a bolt that acks and anchors by hand, whatever its flags said until here. One
+        # with auto_ack would be acked when its tuple has been given to a thread, before anything is done.
+        self._acks, self._anchors = self.bolt.auto_ack, self.bolt.auto_anchor
+        vars(self.bolt).update(auto_ack=False, auto_anchor=False)
+
+    def at_work(self) -> Sequence[Tuple]:
+        """Return what an emit without anchors belongs to. Any thread."""
+        tup = _at_work.get() if self._anchors else None
+        return [] if tup is None else [tup]
+
+    def give(self, tup: Tuple) -> None:
+        """Begin to process a tuple elsewhere."""
+        raise NotImplementedError
+
+    def settle(self, tup: Tuple, error: BaseException | None) -> None:
+        """Ack or fail a tuple that was processed, on its thread."""
+        try:
+            if error is not None:
+                self._port.raised(error, tup)
+            elif self._acks:
+                self._port.ack(tup)
+        except BadEmit:
+            pass  # The run has closed without it. It is known to be open, and was counted where nobody sends it again.
+
+    def begins(self, tup: Tuple) -> None:
+        """Note that the call for a tuple begins now. Any thread."""
+        # On a loop, too: what blocks it (an emit that waits for room) keeps the other tuples from their beginning.
+        self._port.begins(tup)
+
+    def where(self, tup: Tuple) -> list[FrameSummary]:
+        """Return where the call for a tuple stands; empty: it has not begun."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End what tuples are processed on."""
+        raise NotImplementedError
+
+    def end(self, cleanup: Callable[[], None]) -> None:
+        """Close, and call the user's ``cleanup`` in any case."""
+        try:
+            self.close()
+        finally:
+            cleanup()
+
+
+class _Threads(_Pool):
+    """The threads of one bolt; they begin with its first tuples."""
+
+    bolt: ThreadedBolt
+
+    def __init__(self, bolt: ThreadedBolt, port: BoltPort) -> None:
+        super().__init__(bolt, port)
+        self._waiting: SimpleQueue[Tuple | None] = SimpleQueue()
+        self._started: list[threading.Thread] = []
+        self._thread_of: dict[Tuple, int] = {}
+
+    def give(self, tup: Tuple) -> None:
+        if len(self._started) < self.bolt.threads:  # with the first tuples: `initialize` may have set how many
+            name = f"{self.bolt.component_name}-{len(self._started)}"
+            self._started.append(threading.Thread(target=self._run, name=name, daemon=True))
+            self._started[-1].start()
+        self._waiting.put(tup)
+
+    def _run(self) -> None:
+        """Process tuples, one after the other. One of the threads."""
+        while (tup := self._waiting.get()) is not None:
+            _at_work.set(tup)
+            self.begins(tup)
+            self._thread_of[tup] = threading.get_ident()
+            try:
+                self.process(tup)
+            except BaseException as error:  # noqa: BLE001 - a thread's sys.exit() ends the run like a call's
+                self.settle(tup, error)
+            else:
+                self.settle(tup, None)
+            del self._thread_of[tup]
+            _at_work.set(None)
+            del tup
+
+    def where(self, tup: Tuple) -> list[FrameSummary]:
+        frame = sys._current_frames().get(self._thread_of.get(tup, 0))
+        return [] if frame is None else [*extract_stack(frame)]
+
+    def close(self) -> None:
+        while not self._waiting.empty():  # what a drain that was cut short has left: its trees are open
+            self._waiting.get_nowait()
+        for _ in self._started:
+            self._waiting.put(None)
+        # Rule: `cleanup` closes what threads use, so it waits for them: a bolt may ack before its call is over. Not for
+        # long, for one may hang, and a worker that takes too long to stop is killed before its other cleanups.
+        deadline = time.monotonic() + LAST_CALLS_S
+        for thread in self._started:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+class _Loop(_Pool):
+    """The asyncio loop of one bolt, in a thread of its own."""
+
+    bolt: AsyncBolt
+
+    def begin(
+        self, initialize: Callable[[Mapping[str, Any], TopologyContext], None], conf: Any, context: TopologyContext
+    ) -> None:
+        import asyncio
+
+        super().begin(initialize, conf, context)
+        self._loop = asyncio.new_event_loop()
+        self._running: dict[Tuple, asyncio.Task[None]] = {}
+        name = f"{context.component_name}-asyncio"
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(_answer(self.bolt.async_initialize), self._loop).result()
+        except BaseException:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            raise
 
     def _serve(self) -> None:
+        """Run the loop until it is stopped; cancel its last tasks, as ``asyncio.run`` does."""
+        import asyncio
+
         try:
             self._loop.run_forever()
+            # Rule: whatever the user has begun on the loop ends with it. Python would tell of a task that is left.
+            self._loop.run_until_complete(_cancel(asyncio.all_tasks(self._loop)))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
 
-    def _give(self, tup: Tuple) -> None:
+    def give(self, tup: Tuple) -> None:
         self._loop.call_soon_threadsafe(self._begin, tup)
 
     def _begin(self, tup: Tuple) -> None:
@@ -195,40 +261,58 @@ class AsyncBolt(ConcurrentBolt):
 
     async def _run(self, tup: Tuple) -> None:
         _at_work.set(tup)  # of this task alone: each has a context of its own
+        self.begins(tup)
         try:
-            # A plain method has done its work by now, and held up the others meanwhile.
-            if (answer := self._coroutine(tup)) is not None:
-                await answer
+            await _answer(self.process, tup)
         except BaseException as error:  # noqa: BLE001 - a coroutine's sys.exit() ends the run like a call's
-            self._port.raised(error, tup)
+            self.settle(tup, error)
         else:
-            if self._acks:
-                self.ack(tup)
+            self.settle(tup, None)
         finally:
             del self._running[tup]
 
-    def where_held(self, tup: Tuple) -> list[traceback.FrameSummary]:
+    def where(self, tup: Tuple) -> list[FrameSummary]:
         # A task's own stack ends at its first coroutine: that awaits the next, down to what all of them wait for.
         task, frames = self._running.get(tup), []
         awaited: Any = None if task is None else task.get_coro()
         while (frame := getattr(awaited, "cr_frame", None)) is not None:
             frames.append((frame, frame.f_lineno))
             awaited = awaited.cr_await
-        return [*traceback.StackSummary.extract(iter(frames))]
+        return [*StackSummary.extract(iter(frames))]
 
-    def _close(self) -> None:
+    def close(self) -> None:
         import asyncio
+        from concurrent.futures import TimeoutError as NotDone
 
+        ending = asyncio.run_coroutine_threadsafe(self._finish(), self._loop)
         try:
-            asyncio.run_coroutine_threadsafe(self._finish(), self._loop).result(CLOSING_S)
+            ending.result(CLOSING_S)
+        except NotDone:
+            if ending.done():  # it is the user's
+                raise
+            raise TimeoutError(
+                f"async_cleanup, or a call on the bolt's loop, had not returned {CLOSING_S:g} s after the end"
+            ) from None
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(LAST_CALLS_S)
 
     async def _finish(self) -> None:
-        import asyncio
+        # Rule: first what works on tuples, then `async_cleanup`, which closes what they use.
+        await _cancel({*self._running.values()})
+        await _answer(self.bolt.async_cleanup)
 
-        await self.async_cleanup()
-        left = [*self._running.values()]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+
+async def _answer(call: Callable[..., Any], *arguments: Any) -> None:
+    """Make a call on the loop, and await it."""
+    answer = call(*arguments)
+    if hasattr(answer, "__await__"):  # a plain one is done by now, and held up the others meanwhile
+        await answer
+
+
+async def _cancel(tasks: set[Any]) -> None:
+    import asyncio
+
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -61,6 +61,9 @@ class Bolt(Component):
     answers for them.
     """
 
+    at_least_one: ClassVar[Mapping[str, str]] = {}
+    """Attributes that are whole numbers, 1 or more, and what each is; told where one is not."""
+
     answers_for_untracked: ClassVar[bool] = False
     """Whether it acks or fails each untracked tuple, too: they count as held, and a drain waits for them.
 
@@ -152,6 +155,10 @@ class Bolt(Component):
         writes nothing. ``kwargs``: the arguments of its constructor.
         """
         return None
+
+    def most_unacked(self) -> int | None:
+        """Return the most tuples that it may hold; None: any number. Asked once, after ``initialize``."""
+        return self.max_unacked
 
     def emit(
         self,

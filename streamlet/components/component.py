@@ -65,6 +65,10 @@ class BoltPort(TaskPort, Protocol):
         """Treat an error as one that ``process`` raised on a tuple. Any thread."""
 
     @property
+    def begins(self) -> Callable[[Any], None]:
+        """Note that work on a held tuple begins now. Any thread."""
+
+    @property
     def rest(self) -> Callable[[bool], None]:
         """Say whether tuples are to wait in the bolt's queue for now; when that is full, spouts pause."""
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamlet.base.errors import BadInput, SettingError
+from streamlet.model.bolt_numbers import not_numbers
 from streamlet.model.delivery import delivery_problems
 from streamlet.model.grouping import KINDS, Grouping
+from streamlet.model.own_attributes import users_classes
 from streamlet.model.plan import TICK_PERIOD, TIME_OUT
 from streamlet.model.settings import SETTINGS, STORMS_SETTINGS, parse_setting
 from streamlet.model.spec import BOLT, SPOUT
@@ -230,16 +232,24 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
     shown = f"{cls.__module__}.{cls.__qualname__}"
     duty = getattr(cls, "must_define", None)
     by_batch = getattr(cls, "takes_batches", None)
+    # Of ours that says so; a BatchingBolt, with a process_batch of its own kind, has another duty.
+    says_so = sum("takes_batches" in vars(base) for base in cls.__mro__) > 1
+    one_by_one = duty == "process" and by_batch is not None and says_so and not by_batch()
     if duty is not None and not (by_batch is not None and by_batch()):
         owner = next((base for base in cls.__mro__ if duty in vars(base)), None)
         if owner is None or "must_define" in vars(owner):
             what = "handles a tuple" if component.kind == BOLT else "emits tuples"
             signature = f"{duty}(self, tup)" if component.kind == BOLT else f"{duty}(self)"
-            or_batch = ", or process_batch(self, batch)" if duty == "process" else ""
+            or_batch = ", or process_batch(self, batch)" if duty == "process" and not one_by_one else ""
             yield (
                 f"The class {shown} does not define {duty}.",
                 f"Give it a method {signature} that {what}{or_batch}.",
             )
+    if one_by_one and _by_user(cls, "process_batch"):
+        yield (
+            f"{shown} defines process_batch, which nothing calls: a ThreadedBolt or AsyncBolt gets single tuples.",
+            "Define process, or derive it from Bolt.",
+        )
     if by_batch is not None and by_batch():
         yield from _batches(cls, shown)
     yield from _replays(cls, shown)
@@ -250,14 +260,28 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
     # A call of a coroutine or generator function runs none of it: its tuple would be acked unprocessed, and an async
     # caught_up, whose coroutine object is true, would end a run before its first tuple.
     for name, base in _hooks(cls).items():
-        kind = _never_run(getattr(cls, name, None))
-        if kind is not None and _never_run(getattr(base, name, None)) is None:
+        kind, meant = _never_run(getattr(cls, name, None)), _never_run(getattr(base, name, None))
+        if kind is not None and kind != meant:
             yield (
                 f"The method {name} of {shown} is {kind}: calling it runs nothing, and its work would count as done.",
-                "Derive the bolt from AsyncBolt, which awaits it."
-                if kind == "async" and name == "process"
-                else "Make it a plain method; run coroutines with asyncio.run inside it.",
+                _remedy(cls, name, kind, meant),
             )
+
+
+def _remedy(cls: Any, name: str, kind: str, meant: str | None) -> str:
+    """Say what to write instead of a method whose call runs nothing."""
+    if meant == "async":
+        return "Leave out its yield: it is awaited."
+    if kind == "async" and name == "process":
+        return "Derive the bolt from AsyncBolt, which awaits it."
+    if kind == "async" and hasattr(cls, f"async_{name}"):
+        return f"Call it async_{name}, which is awaited on the bolt's own loop."
+    return "Make it a plain method; run coroutines with asyncio.run inside it."
+
+
+def _by_user(cls: Any, name: str) -> bool:
+    """Tell whether a class of the user's defines a method."""
+    return any(name in vars(base) for base in users_classes(cls))
 
 
 def _signatures(component: ComponentDef) -> Iterator[Finding]:
@@ -337,15 +361,9 @@ def _batches(cls: Any, shown: str) -> Iterator[Finding]:
 
 
 def _bounds(cls: Any, shown: str) -> Iterator[Finding]:
-    """Yield a wrong bound of the tuples that a bolt may hold."""
-    most = inspect.getattr_static(cls, "max_unacked", None)
-    number = isinstance(most, int) and not isinstance(most, bool) and most >= 1
-    if most is not None and not number and not hasattr(most, "__get__"):
-        yield (
-            f"{shown} has max_unacked = {most!r}.",
-            "It is the most tuples that it may hold, neither acked nor failed: a whole number, 1 or more; None is for "
-            "any number.",
-        )
+    """Yield wrong numbers of tuples that a bolt may have."""
+    for name, value, what in not_numbers(cls):
+        yield f"{shown} has {name} = {value!r}.", what
 
 
 def _replays(cls: Any, shown: str) -> Iterator[Finding]:

@@ -133,3 +133,26 @@ class Loops(Topology):
     numbers = Numbers.spec()
     work = OnALoop.spec(inputs=[numbers])
     squares = Squares.spec(inputs=[work])
+
+
+class Many(ThreadedBolt):
+    """Much from each: its emits wait for a slow reader."""
+
+    outputs = ["n"]
+    threads = 5
+
+    def process(self, tup: Tuple) -> None:
+        for _ in range(60):
+            self.emit(tup.values)
+
+
+class SlowReader(Bolt):
+    def process(self, tup: Tuple) -> None:
+        time.sleep(0.004)
+
+
+class Floods(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    work = Many.spec(inputs=[numbers])
+    reader = SlowReader.spec(inputs=[work])

@@ -100,6 +100,33 @@ def test_a_tuple_that_is_worked_on_for_too_long_is_named_with_where_it_stands(
     assert frames and not any("_bootstrap" in text or "bolts/concurrent.py" in text for text in watcher.texts)
 
 
+@backends
+@kinds
+def test_calls_that_take_most_of_the_time_out_do_not_time_out(
+    backend: str, workers: int, name: str, tmp_path: Path
+) -> None:
+    """Those that wait for a thread have not begun."""
+    conf = {"at_once.count": 25, "at_once.secs": 0.7, "topology.message.timeout.secs": 1}
+    result, _ = ran(tmp_path, backend, workers, name, **conf)
+    assert (result.reason, result.drained) == ("caught_up", True)
+    numbers = result.components["numbers"]
+    assert written(tmp_path) == Counter(range(25)) and (numbers.acked, numbers.failed) == (25, 0)
+
+
+@backends
+def test_what_waits_for_room_for_its_emits_does_not_time_out(backend: str, workers: int, tmp_path: Path) -> None:
+    """Its reader is slow, and it is not forgotten."""
+    conf = {
+        "at_once.count": 30,
+        "topology.message.timeout.secs": 1,
+        "streamlet.threads.queue.max": 20,
+        "streamlet.inbox.high.water.tuples": 20,
+    }
+    result, _ = ran(tmp_path, backend, workers, "Floods", **conf)
+    numbers, reader = result.components["numbers"], result.components["reader"]
+    assert (result.reason, numbers.acked, numbers.failed, reader.acked) == ("caught_up", 30, 0, 1800)
+
+
 @pytest.mark.spark
 def test_on_executors_they_work_at_once_too(tmp_path: Path) -> None:
     """The same workers, so one kind stands for both."""

@@ -46,6 +46,7 @@ HELD_BY = {
     "real/spark/test_parts.py": ["spark/parts"],
     "scripted/cli/test_runs.py": ["backends/command_listener", "backends/living_runs"],
     "scripted/backends/spark/test_launcher.py": ["backends/spark/jobs"],
+    "unit/model/test_validate.py": ["model/bolt_numbers"],
     "scripted/bolts/test_concurrent.py": ["components/default_anchors"],
     "scripted/bolts/dataframe/test_sink.py": ["bolts/dataframe/row_batches"],
     "faults/test_signals.py": ["base/termination_signals"],

@@ -184,6 +184,7 @@ def test_the_page_lists_every_method_a_component_may_override(cls: type) -> None
         "is_tick",
         "is_heartbeat",
         "takes_batches",
+        "most_unacked",
         "exactly_once_problems",
     }
     public = {name for name, member in inspect.getmembers(cls, callable) if not name.startswith("_")}

@@ -124,6 +124,8 @@ class BoltTask:
         """Rows in the outboxes minus emits: an emit has a row for each reader, and none where nobody reads."""
         self.held: dict[Tuple, float] = {}
         """Tracked tuples that ``process`` has returned from without an ack or failure, and when they were given."""
+        self._begun: dict[Tuple, float] = {}
+        """Those of them that threads work on, and since when. Any thread; never gone through but in one call."""
         self.answered_for: dict[Batch, None] = {}
         """Batches kept by a bolt that ``answers_for_held``: their trees count as queued."""
         self._resting = set() if resting is None else resting
@@ -160,7 +162,7 @@ class BoltTask:
 
     def initialized(self) -> None:
         """Take over what ``initialize`` may set: ``auto_anchor`` and ``max_unacked``."""
-        self.max_unacked = self.may_hold = self.bolt.max_unacked or 0
+        self.max_unacked = self.may_hold = self.bolt.most_unacked() or 0
         before, self.emit = self.emit, self._fast_emit() or self.emit_anywhere
         if vars(self.bolt).get("emit") is before:  # else it has put something of its own around it
             self.bolt.bind(self)
@@ -425,7 +427,7 @@ class BoltTask:
             self.stats.acked += acked
             if self._commits and one.stream in EPOCH_STREAMS:
                 self.stats.set_apart("acked", acked)
-            since = self.held.pop(one, None) if self.held else None
+            since = self.let_go(one) if self.held else None
             if since is not None and self.bolt.answers_for_untracked:
                 self.stats.latency.add(self.clock.monotonic() - since)
 
@@ -485,7 +487,7 @@ class BoltTask:
         else:
             failed = settling.fail_tuple(given, self.acks, self.fails)
             if self.held:
-                self.held.pop(given, None)
+                self.let_go(given)
         self.stats.failed += failed
         if self._commits and given.stream in EPOCH_STREAMS:
             self.stats.set_apart("failed", failed)
@@ -499,7 +501,7 @@ class BoltTask:
     def _release(self, batch: Batch) -> None:
         self.answered_for.pop(batch, None)
         for one in (self.held and batch.made) or ():
-            self.held.pop(one, None)
+            self.let_go(one)
 
     # -- receiving -----------------------------------------------------------------------------------------
 
@@ -811,6 +813,28 @@ class BoltTask:
         self._current = current
         if self._at_limit:
             self._stop_if_all_failed()
+
+    def begins(self, tup: Tuple) -> None:
+        """Note that work on a held tuple begins now. Any thread."""
+        # Rule: a tuple times out by its call, not by the wait for a thread before it. Two calls that each take most of
+        # the time-out would else time out though nobody is late. Noted beside `held`, which the loop alone changes, for
+        # it may be going through it. It may settle the tuple meanwhile: that is looked at after.
+        self._begun[tup] = self.clock.monotonic()
+        if tup not in self.held:
+            self._begun.pop(tup, None)
+
+    def let_go(self, tup: Tuple) -> float | None:
+        """Forget a tuple that is held no longer; return since when it was, None if it was not."""
+        self._begun.pop(tup, None)
+        return self.held.pop(tup, None)
+
+    def at_work_since(self, tup: Tuple, given: float) -> float:
+        """Return when work on a held tuple began, as far as that is known."""
+        return self._begun.get(tup, given)
+
+    def at_work(self) -> list[tuple[Tuple, float]]:
+        """Return tuples at work and since when; all held where unknown."""
+        return [*self._begun.items()] or [*self.held.items()]
 
     def untracked_held(self) -> int:
         """Count the untracked tuples that the bolt has not settled yet."""

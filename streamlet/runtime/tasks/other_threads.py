@@ -131,10 +131,10 @@ class TaskCalls:
         size = sum(map(row_bytes, rows))
         with others.changed:
             if rows:
-                others.changed.wait_for(lambda: self._refusal or not self._is_full, others.wait_s)
+                others.changed.wait_for(lambda: self._refusal or not self.is_full, others.wait_s)
             if self._refusal:
                 raise BadEmit(f"{self._component} called {name} on a thread of its own {self._refusal}")
-            if rows and self._is_full:
+            if rows and self.is_full:
                 raise NoRoom(
                     f"{self._component} called {name} on a thread of its own, and {self.rows:,} tuples of such calls "
                     f"were waiting already ({others.wait_s:g} s for room: streamlet.threads.wait.secs, 0 not to wait). "
@@ -151,7 +151,8 @@ class TaskCalls:
             others.wake()
 
     @property
-    def _is_full(self) -> bool:
+    def is_full(self) -> bool:
+        """Whether emits wait for room."""
         return self.rows >= self._others.most or self._bytes >= self._others.most_bytes
 
     def take(self, most: int, emits: bool) -> list[TaskCall]:
@@ -160,7 +161,7 @@ class TaskCalls:
         others, queue = self._others, self._queue
         taken: list[TaskCall] = []
         with others.changed:
-            was_full = self._is_full
+            was_full = self.is_full
             while queue and len(taken) < most and (emits or not queue[0][1]):
                 act, rows, untracked, size = queue.popleft()
                 taken.append(act)

@@ -340,7 +340,8 @@ def timed_out(spout: str, count: int, timeout_s: float, holder: tuple[str, int] 
         f"{what}: the bolt {holder[0]} (task {holder[1]}) was given tuples of theirs longer than {limit} ago, and has "
         "neither acked nor failed them. The spout was informed. A bolt with auto_ack = False calls self.ack(tup) or "
         "self.fail(tup) once for each tuple, in the end. One whose threads are behind needs a smaller max_unacked; one "
-        "that holds tuples for longer on purpose needs a longer time-out."
+        "that holds tuples for longer on purpose needs a longer time-out. Of a ThreadedBolt or AsyncBolt, process has "
+        "not returned: give what it waits for a time-out of its own."
     )
 
 

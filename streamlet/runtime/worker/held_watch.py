@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 from streamlet.components.tuples import Tuple
 from streamlet.runtime.tasks.bolt_task import BoltTask
@@ -33,7 +34,7 @@ class HeldWatch:
             if told is not None and told[0] not in bolt.held:
                 del self._told[bolt.task_id]
                 self._say(bolt, f"{self._name(bolt)} went on after more than {now - told[1]:.0f} s.")
-            oldest = next(iter(bolt.held.items()), None)  # in the order in which they were given
+            oldest = min(bolt.at_work(), key=itemgetter(1), default=None)
             if oldest is not None and now - oldest[1] >= self._limit_s and bolt.task_id not in self._told:
                 self._told[bolt.task_id] = oldest
                 self._say(bolt, self._hang_text(bolt, *oldest, now))

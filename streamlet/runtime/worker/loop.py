@@ -27,6 +27,7 @@ from typing import Any
 from streamlet.base.errors import BadEmit, StreamletError, ValueCannotTravel, hurts_one_tuple, text_of
 from streamlet.components.batching import BatchingBolt
 from streamlet.components.bolt import Bolt
+from streamlet.model.bolt_numbers import not_numbers
 from streamlet.model.paused import PausedPart
 from streamlet.model.plan import TICK_PERIOD, Plan
 from streamlet.runtime.links.links import Departures, Links
@@ -216,6 +217,8 @@ class WorkerLoop:
             if isinstance(live.run, SpoutTask):
                 self._add_spout(live.run, now)
             else:
+                assert isinstance(live.component, Bolt)
+                self._check_numbers(live.component, task.component)
                 live.run.initialized()
                 self._add_bolt(live, now)
         self._watch_held(now)
@@ -255,22 +258,16 @@ class WorkerLoop:
         if period_s is not None:
             self.timers.every(period_s, partial(self.tick, live, period_s), now)
         assert isinstance(live.component, Bolt) and isinstance(live.run, BoltTask)
-        self._bound(live.run, live.plan.component)
+        if live.run.max_unacked or live.component.answers_for_untracked:
+            self._bounded.append(live.run)
         if live.component.timer_interval_s is not None:
             name = f"The bolt {live.plan.component}"
             self._call_every(live.component.timer_interval_s, partial(self._on_timer, live), name, now)
 
-    def _bound(self, bolt: BoltTask, name: str) -> None:
-        most = bolt.bolt.max_unacked
-        if most is not None or bolt.bolt.answers_for_untracked:
-            self._bounded.append(bolt)
-        if most is None:
-            return
-        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-            raise ComponentFailed(
-                f"The bolt {name} has max_unacked = {most!r} after initialize. It is the most tuples that it may hold, "
-                "neither acked nor failed: a whole number, 1 or more; None is for any number."
-            )
+    def _check_numbers(self, bolt: Bolt, name: str) -> None:
+        """Check the numbers that ``initialize`` may set. Raises ComponentFailed."""
+        for attribute, value, what in not_numbers(bolt):
+            raise ComponentFailed(f"The bolt {name} has {attribute} = {value!r} after initialize. {what}")
 
     def _watch_held(self, now: float) -> None:
         answering = [bolt for bolt in self._bounded if bolt.bolt.answers_for_untracked]

@@ -202,6 +202,11 @@ class QueueCensus:
         for task_id, live in self._tasks.items() if bounds else ():
             for batch in live.run.answered_for if isinstance(live.run, BoltTask) else ():
                 waiting |= dict.fromkeys(_older(batch.multi, batch.roots, bounds), task_id)
+            # Rule: what a bolt holds while emits of its threads wait for room is queued, and not forgotten. Its readers
+            # are slow; timed out, it would be emitted again, behind itself.
+            for tup in live.run.held if isinstance(live.run, BoltTask) and live.run.calls.is_full else ():
+                roots = [root for root, _ in tup.anchors] if tup.anchors else [tup.root]
+                waiting |= dict.fromkeys(_older(False, roots, bounds), task_id)
         leaving = 0  # nobody here knows how long their tasks will take
         for run in self._departures.staying():
             leaving += len(run.roots)
@@ -260,12 +265,14 @@ class QueueCensus:
         found = []
         now = self._shared.clock.monotonic()
         for task_id, live in self._tasks.items():
-            held = live.run.held if isinstance(live.run, BoltTask) else {}
-            for tup, since in list(held.items()):
+            if not isinstance(live.run, BoltTask):
+                continue
+            for tup, given in list(live.run.held.items()):
                 roots = [*each_root(root for root, _ in tup.anchors or ((tup.root, 0),))]
                 if all(root < floors.get(owner_task(root), 0) for root in roots):
-                    del held[tup]
+                    live.run.let_go(tup)
                     continue
+                since = live.run.at_work_since(tup, given)
                 found += [(root, task_id, now - since) for root in roots if root < bounds.get(owner_task(root), 0)]
         return found
 

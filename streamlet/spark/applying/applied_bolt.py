@@ -539,6 +539,9 @@ class AppliedBolt:
         """Log an error that fails no tuple."""
         self.bolt.logger.error("%s: %s", type(error).__name__, text_of(error), exc_info=error)
 
+    def begins(self, tup: Tuple) -> None:
+        """Do nothing: no row times out."""
+
     def raised(self, error: BaseException, tup: Tuple) -> None:
         """Raise BadEmit: a row is done when its bolt returns."""
         raise BadEmit(f"{self.name} works on threads of its own: on DataFrames wait for them in process.") from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import re
 import threading
 import time
 from typing import Any, ClassVar
@@ -11,6 +13,7 @@ import pytest
 
 from streamlet import AsyncBolt, Bolt, ThreadedBolt, Tuple
 from streamlet.base.errors import StreamletError
+from streamlet.bolts import concurrent
 from streamlet.runtime.tasks.user_errors import ComponentFailed
 from streamlet.testing import BoltTester
 
@@ -149,3 +152,223 @@ def test_a_plain_process_on_a_loop_and_a_plain_error_of_it() -> None:
         test.give("a", "bad")
         test.wait()
         assert (test.acked, test.failed) == ([["a"]], [["bad"]])
+
+
+def settled(test: BoltTester[Any], acked: int) -> None:
+    deadline = time.monotonic() + 20
+    while len(test.acked) < acked:
+        assert time.monotonic() < deadline
+        test.run()
+
+
+@kinds
+def test_flags_that_initialize_sets_mean_process(kind: type[Any]) -> None:
+    """To ack by hand, or not: whatever it says, no tuple is acked before ``process`` has returned."""
+
+    class ByHand(kind):  # type: ignore[misc]  # a class of a parameter
+        def initialize(self, conf: Any, context: Any) -> None:
+            self.auto_ack = self.auto_anchor = False
+
+    class ForIt(kind):  # type: ignore[misc]  # a class of a parameter
+        auto_ack = False
+
+        def initialize(self, conf: Any, context: Any) -> None:
+            self.auto_ack = True
+
+    with BoltTester(ByHand, readers={"reader": 1}) as test:
+        test.give("a")
+        deadline = time.monotonic() + 20
+        while not test.emitted():
+            assert time.monotonic() < deadline
+            test.run()
+        assert test.acked == [] and test.bolt.auto_ack is False
+    with BoltTester(ForIt, raise_errors=False) as test:
+        test.give("bad", "a")
+        test.wait()
+        assert (test.acked, test.failed) == ([["a"]], [["bad"]])
+
+
+@kinds
+@pytest.mark.parametrize("value", [0, -1, "8", None, True, 2.5])
+def test_a_wrong_number_at_once_is_named_at_the_start(kind: type[Any], value: object) -> None:
+    name = "threads" if issubclass(kind, ThreadedBolt) else "at_once"
+
+    class Wrong(kind):  # type: ignore[misc]  # a class of a parameter
+        def initialize(self, conf: Any, context: Any) -> None:
+            setattr(self, name, value)
+
+    said = rf"has {name} = {re.escape(repr(value))} after initialize.*whole number, 1 or more"
+    with pytest.raises(ComponentFailed, match=said), BoltTester(Wrong):
+        pass
+
+
+@kinds
+def test_a_bolt_may_bound_what_it_holds_as_any_bolt_may(kind: type[Any]) -> None:
+    class Bounded(kind):  # type: ignore[misc]  # a class of a parameter
+        def initialize(self, conf: Any, context: Any) -> None:
+            self.max_unacked = 3
+
+    with BoltTester(Bounded) as test:
+        test.give("a", "b")
+        test.wait()
+        assert sorted(test.acked) == [["a"], ["b"]] and test.bolt.most_unacked() == 3
+
+
+@kinds
+def test_no_attribute_of_the_users_is_ours(kind: type[Any]) -> None:
+    """A class may call what it likes ``_loop``, ``_port``, ``_running`` or ``_waiting``."""
+
+    class Own(kind):  # type: ignore[misc]  # a class of a parameter
+        pass
+
+    with BoltTester(Own) as test:
+        ours = {name for name in vars(test.bolt) if name.startswith("_")}
+        ours |= {name for base in (kind.__mro__[1:]) for name in vars(base) if re.match(r"_[a-z]", name)}
+        assert ours == {name for name in vars(Bolt) if re.match(r"_[a-z]", name)} | {
+            name for base in Bolt.__mro__ for name in vars(base) if re.match(r"_[a-z]", name)
+        }
+
+
+def test_coroutines_are_cancelled_before_what_they_use_is_closed() -> None:
+    said: list[str] = []
+
+    class Endless(AsyncBolt):
+        async def async_initialize(self) -> None:
+            self.own = asyncio.create_task(self.forever("own"))
+
+        async def forever(self, name: str) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                said.append(name)
+
+        async def process(self, tup: Tuple) -> None:
+            said.append("begun")
+            await self.forever("process")
+
+        async def async_cleanup(self) -> None:
+            said.append("async_cleanup")
+
+    with BoltTester(Endless) as test:
+        test.give("a")
+        deadline = time.monotonic() + 20
+        while not said:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+    assert said == ["begun", "process", "async_cleanup", "own"]
+
+
+def test_an_async_cleanup_without_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrent, "CLOSING_S", 0.1)
+
+    class Endless(Awaited):
+        async def async_cleanup(self) -> None:
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError, match=r"async_cleanup.* 0\.1 s"), BoltTester(Endless) as test:
+        test.give("a")
+        test.wait()
+
+
+def test_a_plain_beginning_and_end_on_a_loop() -> None:
+    class Plain(Awaited):
+        def async_initialize(self) -> None:  # type: ignore[override]  # as users may
+            self.loop = asyncio.get_running_loop()
+
+        def async_cleanup(self) -> None:  # type: ignore[override]  # as users may
+            self.said.append("plain")
+
+        def process(self, tup: Tuple) -> int:  # type: ignore[override]  # as users may
+            assert asyncio.get_running_loop() is self.loop
+            return 5
+
+    with BoltTester(Plain) as test:
+        test.give("a")
+        test.wait()
+        assert test.acked == [["a"]]
+    assert Plain.said[-2:] == ["plain", "cleanup"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_still_works_when_the_run_has_closed_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its tuple is open: it comes again in the next run."""
+    monkeypatch.setattr(concurrent, "LAST_CALLS_S", 0.01)
+    may_end, said = threading.Event(), list[str]()
+
+    class Late(ThreadedBolt):
+        def process(self, tup: Tuple) -> None:
+            may_end.wait(20)
+
+    class LateOnALoop(AsyncBolt):
+        async def process(self, tup: Tuple) -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                said.append("cancelled")
+                raise
+
+    for kind in (Late, LateOnALoop):
+        before = threading.active_count()
+        with BoltTester(kind) as test:
+            test.give("a")
+            test.run()
+        may_end.set()
+        deadline = time.monotonic() + 20
+        while threading.active_count() > before:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        assert test.acked == test.failed == []
+    gc.collect()
+    assert said == ["cancelled"] and not caplog.records
+
+
+def test_a_client_is_closed_when_no_thread_uses_it() -> None:
+    using = threading.Event()
+    used: list[str] = []
+
+    class Uses(ThreadedBolt):
+        auto_ack = False
+
+        def process(self, tup: Tuple) -> None:
+            self.ack(tup)
+            using.set()
+            time.sleep(0.1)
+            used.append("used")
+
+        def cleanup(self) -> None:
+            used.append("closed")
+
+    with BoltTester(Uses) as test:
+        test.give("a")
+        assert using.wait(20)
+        settled(test, 1)
+    assert used == ["used", "closed"]
+
+
+@pytest.mark.parametrize("kind", [ThreadedBolt, AsyncBolt])
+def test_a_tuple_that_waits_for_a_thread_is_not_yet_at_work(kind: type[Any]) -> None:
+    """Its time-out begins with its call: it would else come again while its first try has not begun."""
+    first, second = threading.Event(), threading.Event()
+
+    class One(kind):  # type: ignore[misc]  # a class of a parameter
+        threads = 1
+
+        def process(self, tup: Tuple) -> None:
+            (first if tup.values[0] == "a" else second).wait(20)
+
+    with BoltTester(One) as test:
+        test.give("a", "b")
+        run: Any = test._live(test._name)[0].run
+        before = dict(run.held)
+        assert len(before) == 2
+        test.clock.advance(5)
+        first.set()
+        settled(test, 1)
+        deadline = time.monotonic() + 20
+        while any(run.at_work_since(tup, given) == before[tup] for tup, given in run.held.items()):
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        second.set()
+        settled(test, 2)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from streamlet import (
+    AsyncBolt,
     BatchingBolt,
     Bolt,
     Grouping,
@@ -15,6 +16,7 @@ from streamlet import (
     Spout,
     Stream,
     StreamId,
+    ThreadedBolt,
     TicklessBatchingBolt,
     Topology,
 )
@@ -337,6 +339,52 @@ def test_a_bolt_with_process_batch_needs_no_process_and_its_choices_are_checked(
     assert not problems(lines=lines, sums=ByBatch.spec(inputs=[lines]))
     found = problems(lines=lines, sums=BadBatches.spec(inputs=[lines]))
     assert [p.message.split(" has ")[1] for p in found] == ["batch_size = 0.", "on_batch_error = 'retry'."]
+
+
+@pytest.mark.parametrize("number", [0, -1, True, 2.5, "8", None])
+@pytest.mark.parametrize(("kind", "name"), [(ThreadedBolt, "threads"), (AsyncBolt, "at_once")])
+def test_a_bolt_has_the_number_of_its_calls_at_once_checked(kind: type[Any], name: str, number: Any) -> None:
+    lines = Lines.spec()
+    body = {"process": lambda self, tup: None, "__module__": __name__}
+    wrong = type("Wrong", (kind,), {**body, name: number})
+    found = only(problems(lines=lines, split=wrong.spec(inputs=[lines])))
+    assert f"Wrong has {name} = {number!r}." in found.message and "a whole number, 1 or more." in found.remedy
+    for right in (1, property(lambda self: 3)):
+        sound = type("Sound", (kind,), {**body, name: right})
+        assert not problems(lines=lines, split=sound.spec(inputs=[lines]))
+
+
+@pytest.mark.parametrize("kind", [ThreadedBolt, AsyncBolt])
+def test_a_bolt_that_works_on_several_at_once_gets_no_batches_and_defines_process(kind: type[Any]) -> None:
+    lines = Lines.spec()
+    idle = type("Idle", (kind,), {"__module__": __name__})
+    found = only(problems(lines=lines, split=idle.spec(inputs=[lines])))
+    assert found.message.endswith("does not define process.") and "process_batch" not in found.remedy
+    body = {"process": lambda self, tup: None, "process_batch": lambda self, batch: None, "__module__": __name__}
+    both = type("Both", (kind,), body)
+    assert (
+        "defines process_batch, which nothing calls"
+        in only(problems(lines=lines, split=both.spec(inputs=[lines]))).message
+    )
+
+
+def test_what_is_awaited_is_awaited_and_yields_nothing() -> None:
+    async def waits(self: Any, *given: Any) -> None: ...
+
+    async def yields(self: Any, *given: Any) -> Any:
+        yield 1
+
+    lines = Lines.spec()
+    for name, method, remedy in (
+        ("process", yields, "Leave out its yield"),
+        ("initialize", waits, "Call it async_initialize"),
+        ("cleanup", waits, "Call it async_cleanup"),
+    ):
+        wrong = type("Wrong", (AsyncBolt,), {"process": waits, name: method, "__module__": __name__})
+        found = [
+            one for one in problems(lines=lines, split=wrong.spec(inputs=[lines])) if one.remedy.startswith(remedy)
+        ]
+        assert found and f"The method {name} of " in found[0].message
 
 
 @pytest.mark.parametrize("most", [0, -1, True, 2.5, "8"])
