@@ -829,7 +829,7 @@ class BoltTask:
         return self.held.pop(tup, None)
 
     def at_work_since(self, tup: Tuple, given: float) -> float:
-        """Return when work on a held tuple began, as far as that is known."""
+        """Return when work on a held tuple began; ``given`` if unknown."""
         return self._begun.get(tup, given)
 
     def at_work(self) -> list[tuple[Tuple, float]]:
