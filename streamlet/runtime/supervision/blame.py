@@ -54,8 +54,9 @@ class Blame:
         self._named: dict[tuple[str, str], int] = {}
         """(component, values) -> deaths."""
         self._careful_until: dict[str, float] = {}
-        self._idle_deaths: dict[str, int] = {}
-        """Of bolts that held tuples: deaths of their workers while these were in no call."""
+        self._held_deaths: dict[str, float] = {}
+        """When a worker died last that may have died of what a bolt held."""
+        self._with_threads: set[str] = set()
         self._deaths: dict[tuple[int, Key], int] = {}
         """(spout task, message) -> deaths, of messages whose spout died too."""
 
@@ -82,31 +83,41 @@ class Blame:
         """Return the possible causes of a death: one for each bolt that had tuples."""
         # Rule: a thread of a bolt's own works on what the bolt holds while the loop is in any other call. So nothing is
         # charged for a death unless a single tuple in the whole worker can be why. A bolt that is not known to have
-        # threads is suspected from the second death on that comes in no call: the first tuple of a pool may be the
-        # deadly one, and a worker that was killed from outside has bolts that only wait for more.
-        beside = [each for each in held.beside if each.has_threads or self._died_idle(held, each)]
+        # threads only waits for more.
+        beside = [each for each in held.beside if self._tasks.get(each.task) in self._with_threads]
         if held.call != HOLDS and held.count:
             beside = [held, *(each for each in beside if each.task != held.task or held.call == CALLS[0])]
         return [each for each in beside if each.task in self._tasks]
 
-    def _died_idle(self, held: Holding, one: Holding) -> bool:
-        return held.call == HOLDS and self._idle_deaths.get(self._tasks.get(one.task, ""), 0) > 1
+    def _are_careful(self, suspects: Iterable[Holding], now: float) -> set[str]:
+        """Note a death; return the bolts that get one tuple at a time by it."""
+        # Rule: what bolts held counts against them with the second death in a row. A worker that was killed from
+        # outside held something, too, and a pool of twenty threads would be a twentieth as fast for two minutes.
+        found = set()
+        for each in suspects:
+            component = self._tasks[each.task]
+            before = self._held_deaths.get(component, -CAREFUL_S)
+            if each.call == CALLS[0] or now - before < CAREFUL_S:
+                found.add(component)
+            if each.call != CALLS[0]:
+                self._held_deaths[component] = now
+        return found
 
     def judge(self, held: Holding | None, now: float) -> DeathVerdict:
         """Judge the tuples that were in hand at a death; remember the verdict."""
         if held is None or held.task not in self._tasks:
             return DeathVerdict()
-        for component in {self._tasks.get(each.task, "") for each in held.beside} if held.call == HOLDS else ():
-            self._idle_deaths[component] = self._idle_deaths.get(component, 0) + 1
+        self._with_threads.update(self._tasks.get(each.task, "") for each in held.beside if each.has_threads)
         text, suspects = self._describe(held), self._suspects(held)
         if not suspects:
             return DeathVerdict(text)
-        components = {self._tasks[each.task] for each in suspects}
+        components = self._are_careful(suspects, now)
         self._careful_until.update(dict.fromkeys(components, now + CAREFUL_S))
         careful = tuple(task for task, name in self._tasks.items() if name in components)
         # Nobody is charged for a death among many tuples: 500 innocent ones would be given up after a few such deaths.
         if len(suspects) > 1 or suspects[0].count != 1:
-            return DeathVerdict(f"{text}, which now come one by one until it is known which", careful=careful)
+            then = ", which now come one by one until it is known which" if careful else ""
+            return DeathVerdict(f"{text}{then}", careful=careful)
         (one,) = suspects
         for root, key, _ in one.messages:
             _count(self._deaths, (owner_task(root), key))

@@ -823,6 +823,11 @@ class BoltTask:
         if tup not in self.held:
             self._begun.pop(tup, None)
 
+    @property
+    def works_elsewhere(self) -> bool:
+        """Whether the bolt works on tuples outside of ``process``: on threads, or at ticks."""
+        return self.calls.used or self.bolt.answers_for_untracked or isinstance(self.bolt, BatchingBolt)
+
     def let_go(self, tup: Tuple) -> float | None:
         """Forget a tuple that is held no longer; return since when it was, None if it was not."""
         self._begun.pop(tup, None)

@@ -47,7 +47,7 @@ class OneByOne:
         self._room, self._settled = 1, self._count()
         for task in self._suspects.values():
             task.be_careful(self._until)
-            task.may_hold = 1
+            task.may_hold = 1 if task.works_elsewhere else task.max_unacked
 
     def waiting(self, now: float) -> Set[int]:
         """Return the suspects that get nothing for now."""
@@ -55,9 +55,12 @@ class OneByOne:
             for task in self._suspects.values():
                 task.may_hold = task.max_unacked
             self._suspects.clear()
-        held = sum(len(task.held) for task in self._suspects.values())
+        # Rule: only those that work outside of `process` wait. One that keeps tuples until it has fifty is in no danger
+        # meanwhile, and might wait for them for ever.
+        elsewhere = [task for task in self._suspects.values() if task.works_elsewhere]
+        held = sum(len(task.held) for task in elsewhere)
         self._set_room(held, now)
-        for task in self._suspects.values():  # in case that it gets all that is left
+        for task in elsewhere:  # in case that it gets all that is left
             task.may_hold = max(1, len(task.held) + self._room - held)
         return frozenset() if held < self._room else self._suspects.keys()
 

@@ -66,38 +66,50 @@ def beside(task: int, count: int = 1, has_threads: bool = True) -> Holding:
     return Holding(task, HOLDS, count, 0.0, (ROOT + 9,) if one else (), (), "['y']" if one else "", False, has_threads)
 
 
-def test_a_death_in_a_call_about_held_tuples_names_the_bolt_and_then_the_tuple() -> None:
+def test_a_second_death_in_a_call_about_held_tuples_makes_the_bolt_careful_and_the_third_names_the_tuple() -> None:
+    """The first may have come from outside, and a batch is as quick as its tuples are many."""
     blame = Blame(TASKS)
-    verdict = blame.judge(held(500, "process_tick"), 10.0)
-    assert " in process_tick of count (task 2), which held 500 tuples, which now come one by one" in verdict.text
-    assert verdict.careful == (2, 3) and verdict.roots == () and verdict.weight == 1.0
-    verdict = blame.judge(held(1, "process_tick"), 11.0)
+    first, second = (blame.judge(held(500, "process_tick"), now) for now in (10.0, 20.0))
+    assert first == DeathVerdict(" in process_tick of count (task 2), which held 500 tuples")
+    assert second.text == f"{first.text}, which now come one by one until it is known which"
+    assert second.careful == (2, 3) and second.roots == () and second.weight == 1.0
+    verdict = blame.judge(held(1, "process_tick"), 21.0)
     assert verdict.text == " in process_tick of count (task 2), which held the tuple ['x']"
     assert verdict.roots == (ROOT,) and verdict.weight == NAMED_WEIGHT
 
 
-def test_a_death_in_no_call_is_one_of_the_bolt_with_threads_that_held_tuples() -> None:
+def test_deaths_that_are_far_apart_make_nobody_careful() -> None:
     blame = Blame(TASKS)
     many = beside(2, 12)
-    verdict = blame.judge(replace(many, beside=(many,)), 10.0)
+    for hour in range(3):
+        verdict = blame.judge(replace(many, beside=(many,)), 3600.0 * hour)
+        assert verdict == DeathVerdict(" while count (task 2) held 12 tuples")
+
+
+def test_a_death_in_no_call_is_one_of_the_bolt_with_threads_that_held_tuples() -> None:
+    blame = Blame(TASKS)
+    many, one = beside(2, 12), beside(2)
+    for now in (10.0, 11.0):
+        verdict = blame.judge(replace(many, beside=(many,)), now)
     assert verdict.careful == (2, 3) and verdict.roots == () and " while count (task 2) held 12 tuples" in verdict.text
-    one = beside(2)
-    assert blame.judge(replace(one, beside=(one,)), 11.0).roots == (ROOT + 9,)
+    assert blame.judge(replace(one, beside=(one,)), 12.0).roots == (ROOT + 9,)
+    # Its replacement may die before a thread of it has called.
+    unknown = replace(one, has_threads=False)
+    assert blame.judge(replace(unknown, beside=(unknown,)), 13.0).roots == (ROOT + 9,)
 
 
-def test_a_bolt_without_known_threads_is_suspected_from_the_second_death_in_no_call_on() -> None:
-    """The first tuple of a pool may be the deadly one; a worker that is killed from outside has bolts that wait."""
+def test_a_bolt_that_only_waits_for_more_is_no_suspect() -> None:
     blame = Blame(TASKS)
     many = beside(2, 12, has_threads=False)
-    first, second = (blame.judge(replace(many, beside=(many,)), now) for now in (10.0, 20.0))
-    assert first == DeathVerdict(" while count (task 2) held 12 tuples")
-    assert second.careful == (2, 3) and "which now come one by one" in second.text
+    for now in (10.0, 11.0, 12.0):
+        assert blame.judge(replace(many, beside=(many,)), now) == DeathVerdict(" while count (task 2) held 12 tuples")
 
 
 def test_two_that_may_be_why_are_both_given_one_tuple_at_a_time_and_nobody_is_charged() -> None:
     """One was in the loop's call, the other in the hands of threads. One without threads is no suspect."""
     blame = Blame({**TASKS, 4: "pool", 5: "join"})
     call = replace(held(), beside=(beside(4), beside(5, 70, has_threads=False)))
+    assert blame.judge(call, 9.0).careful == (2, 3), "what threads hold counts from the second death on"
     verdict = blame.judge(call, 10.0)
     assert verdict.roots == () and verdict.careful == (2, 3, 4) and verdict.weight == 1.0
     assert " on the tuple ['x'], beside threads of pool (task 4), which now come one by one" in verdict.text

@@ -11,6 +11,7 @@ from tests.unit.runtime.tasks.bolt_rig import Rig
 
 class Holds(Bolt):
     auto_ack = False
+    answers_for_untracked = True
 
     def process(self, tup: Tuple) -> None:
         pass
@@ -41,6 +42,16 @@ def test_while_one_suspect_holds_a_tuple_no_other_gets_one() -> None:
     other.held.update({tup(1): 10.0, tup(2): 10.0})  # from before it was suspected
     one.held[tup(3)] = 10.0
     assert suspects.waiting(10.2) == {2, 3}
+
+
+def test_one_that_only_keeps_tuples_until_it_has_more_waits_for_nothing() -> None:
+    class Keeps(Holds):
+        answers_for_untracked = False
+
+    task, suspects = Rig(Keeps()).task, OneByOne()
+    suspects.suspect([task], 10.0, 120.0)
+    task.held[tup(1)] = 10.0
+    assert suspects.waiting(10.1) == set() and task.may_hold == 0
 
 
 def test_where_none_is_settled_all_suspects_get_as_many_again() -> None:
