@@ -131,8 +131,10 @@ def make_topic(topic_name: Callable[[], str]) -> Callable[..., str]:
                 code = error.args[0].code()
                 if code == KafkaError.TOPIC_ALREADY_EXISTS:  # an earlier try made it, and was not told
                     return name
-                # A broker that stood still, and now takes up its ZooKeeper session again, says that it does not know.
-                if code != KafkaError.UNKNOWN or time.monotonic() > deadline:
+                # A broker that stood still, and now takes up its ZooKeeper session again, says that it does not know;
+                # or one of several, as long as the others of a restart have not registered again.
+                passing = KafkaError.UNKNOWN, KafkaError.INVALID_REPLICATION_FACTOR
+                if code not in passing or time.monotonic() > deadline:
                     raise
                 time.sleep(0.5)
 

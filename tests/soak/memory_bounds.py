@@ -50,7 +50,7 @@ def cases(records: int) -> dict[str, tuple[Case, str, int]]:
 
 def main() -> int:
     """Run every case with both collectors; print the table."""
-    options = argparse.ArgumentParser()
+    options = argparse.ArgumentParser(prog="python -m tests.soak.memory_bounds", description=__doc__.splitlines()[0])
     options.add_argument("--records", type=int, default=500_000)
     options.add_argument("--held", type=int, nargs="+", default=[64, 256])
     given = options.parse_args()
