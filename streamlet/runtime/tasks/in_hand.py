@@ -125,7 +125,7 @@ class InHand:
         words[TASK] = 0
         # Before anything else is written: to name a message asks its spout, and that is noted, too.
         details = self._details_of(*held) if len(held) == 1 else b""
-        words[LENGTH] = self._put(_DETAILS, details)
+        words[LENGTH] = self._put(_DETAILS, details) if details else 0
         words[COUNT] = len(held)
         words[CALL] = _NUMBER.get(name, len(CALLS) - 1)
         self.times[BEGAN] = now
