@@ -1,4 +1,4 @@
-"""Whether a file or folder that a user names may be read, asked before anything stands on it."""
+"""Asks whether a file or folder that a user names may be read, before anything relies on it."""
 
 from __future__ import annotations
 

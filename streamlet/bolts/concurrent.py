@@ -7,13 +7,14 @@ is bounded (``max_unacked``): the others wait in its queue, where they do not ti
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from traceback import FrameSummary, StackSummary, extract_stack
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -208,8 +209,9 @@ class _Threads(_Pool):
         return [] if frame is None else [*extract_stack(frame)]
 
     def close(self) -> None:
-        while not self._waiting.empty():  # what a drain that was cut short has left: its trees are open
-            self._waiting.get_nowait()
+        with contextlib.suppress(Empty):  # left by a drain that was cut short: their trees are open
+            while True:  # not until it seems empty: the threads take from it, too
+                self._waiting.get_nowait()
         for _ in self._started:
             self._waiting.put(None)
         # Rule: `cleanup` closes what threads use, so it waits for them: a bolt may ack before its call is over. Not for
@@ -272,7 +274,7 @@ class _Loop(_Pool):
             del self._running[tup]
 
     def where(self, tup: Tuple) -> list[FrameSummary]:
-        # A task's own stack ends at its first coroutine: that awaits the next, down to what all of them wait for.
+        # The task names its first coroutine only. Each coroutine names the one that it awaits.
         task, frames = self._running.get(tup), []
         awaited: Any = None if task is None else task.get_coro()
         while (frame := getattr(awaited, "cr_frame", None)) is not None:

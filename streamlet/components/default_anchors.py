@@ -1,4 +1,4 @@
-"""Emits that are anchored to what a bolt has at work, where the caller names no anchors."""
+"""Makes emits that are anchored to the tuples at work where a call names no anchors."""
 
 from __future__ import annotations
 

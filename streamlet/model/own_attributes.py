@@ -1,6 +1,6 @@
-"""Which attributes of itself a class loads and stores, told from the code of its methods. Pure.
+"""Reads from the code of a class's methods which attributes of itself they load and store. Pure.
 
-Seen is what stands as ``self.name`` there, under whatever name the first argument has; not what a method hands on.
+It sees ``self.name``, under whatever name the first argument has, and nothing that a method hands on.
 """
 
 from __future__ import annotations

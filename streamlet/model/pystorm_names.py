@@ -49,7 +49,7 @@ SPEC = {
     "common": "there is no Thrift: inputs, outputs, par and config are attributes of the spec itself",
     "component_object": "there is no Thrift: the component's class is the attribute cls",
 }
-"""Attributes of what ``spec`` returns."""
+"""Attributes of a component's spec."""
 
 MODULE = {
     "Component": "derive from streamlet.Spout or streamlet.Bolt",

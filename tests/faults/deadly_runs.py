@@ -20,7 +20,7 @@ FILE = """
 import ctypes, os, signal, threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from streamlet import Bolt, ReliableSpout, TicklessBatchingBolt, Topology
+from streamlet import AsyncBolt, Bolt, ReliableSpout, ThreadedBolt, TicklessBatchingBolt, Topology
 
 COUNT = 3000
 FOLDER = Path(__file__).parent

@@ -41,6 +41,19 @@ class Behind(Bolt):
         pass
 """
 
+ON_THREADS = """
+class Deadly(ThreadedBolt, Records):
+    threads = 4
+    def process(self, tup):
+        self.work_on(tup)
+"""
+
+ON_A_LOOP = """
+class Deadly(AsyncBolt, Records):
+    async def process(self, tup):
+        self.work_on(tup)
+"""
+
 BY_FIFTIES = """
 class Deadly(Records):
     auto_ack = False
@@ -89,6 +102,13 @@ def test_a_tuple_that_kills_its_worker_on_a_thread_of_the_bolts_is_given_up_by_n
     """The loop is elsewhere when it dies, in another bolt or asleep: no other tuple is charged with it."""
     watcher, ended = run(tmp_path, how, workers, par=min(workers, 2), deadly=BY_THREADS)
     check_found(tmp_path, watcher, ended)
+
+
+@pytest.mark.parametrize("deadly", [ON_THREADS, ON_A_LOOP], ids=["ThreadedBolt", "AsyncBolt"])
+def test_a_tuple_that_kills_its_worker_in_a_bolt_made_to_work_elsewhere_is_given_up_by_name(
+    tmp_path: Path, deadly: str
+) -> None:
+    check_found(tmp_path, *run(tmp_path, "segfault", workers=2, deadly=deadly))
 
 
 def test_a_tuple_that_hangs_in_a_batch_of_ticks_is_given_up_where_the_user_chose_so(tmp_path: Path) -> None:

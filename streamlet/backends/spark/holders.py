@@ -1,4 +1,4 @@
-"""Who has the cores that an application lacks, or why nobody gives it any, in words."""
+"""Says who has the cores that an application lacks, or why nobody gives it any."""
 
 from __future__ import annotations
 

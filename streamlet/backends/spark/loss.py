@@ -1,4 +1,4 @@
-"""The end of Spark's application under a run, and what to say of it. Knows no pyspark."""
+"""Explains the end of Spark's application under a run. Knows no pyspark."""
 
 from __future__ import annotations
 

@@ -55,8 +55,9 @@ class Blame:
         """(component, values) -> deaths."""
         self._careful_until: dict[str, float] = {}
         self._held_deaths: dict[str, float] = {}
-        """When a worker died last that may have died of what a bolt held."""
+        """Component -> seconds of the last death that its held tuples may have caused."""
         self._with_threads: set[str] = set()
+        """Components that were seen to have threads of their own."""
         self._deaths: dict[tuple[int, Key], int] = {}
         """(spout task, message) -> deaths, of messages whose spout died too."""
 

@@ -557,8 +557,8 @@ class Supervisor:
         return [*told, *self._ask_why(now)]
 
     def _ask_why(self, now: float) -> list[Instruction]:
-        # Rule: ask the launcher before the user is told that a worker "does not listen". What keeps it from beginning
-        # may be outside of every worker, as a cluster that is away, and would be looked for in the components.
+        # Rule: ask the launcher before telling the user that a worker "does not listen". The cause may lie outside of
+        # every worker, as a cluster that is away, and would be looked for in the components.
         starting = {index: w for index, w in self.workers.items() if w.state is WorkerState.STARTING}
         late = any(now - worker.heard_s >= ASK_S for worker in starting.values())
         if not late or self.ending is not None or now - self._asked_s < ASK_S:

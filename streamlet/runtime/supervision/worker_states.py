@@ -18,7 +18,7 @@ UNWHOLE_S = 10.0
 
 
 RETOLD_S = 30.0
-"""Seconds before another reason why workers do not start is told in the same time of waiting."""
+"""Seconds before a changed reason is told while workers still do not start."""
 
 
 class WorkerState(Enum):

@@ -576,9 +576,12 @@ class BoltTask:
         count = len(self.held)
         if not (count or self._noted_held) or self.bolt.answers_for_held:
             return
-        if self.calls.used or not isinstance(self.bolt, BatchingBolt):
+        # Rule: a bolt that is made to work elsewhere has threads before one of them has called: the first tuple may be
+        # the deadly one.
+        has_threads = self.calls.used or self.bolt.answers_for_untracked
+        if has_threads or not isinstance(self.bolt, BatchingBolt):
             self._noted_held = count
-            self.in_hand.note_held(self.task_id, self.held, self.calls.used, self._careful_until is not None)
+            self.in_hand.note_held(self.task_id, self.held, has_threads, self._careful_until is not None)
 
     def is_full(self, now: float) -> bool:
         """Tell whether the bolt holds as many tuples as it may."""

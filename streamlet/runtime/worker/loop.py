@@ -766,10 +766,11 @@ class WorkerLoop:
     def _resting(self) -> Set[int]:
         """Return the bolts that want, or may have, no tuples for now."""
         rests = frozenset(self.shared.resting)
-        if self._bounded:
-            now = self.clock.monotonic()
-            rests |= {bolt.task_id for bolt in self._bounded if bolt.is_full(now)}
-        return rests | self._one_by_one.waiting(self.clock.monotonic()) if self._one_by_one else rests
+        if not self._bounded and not self._one_by_one:
+            return rests
+        now = self.clock.monotonic()
+        full = {bolt.task_id for bolt in self._bounded if bolt.is_full(now)}
+        return rests | full | self._one_by_one.waiting(now)
 
     def recover(self, lost: Iterable[int]) -> int:
         """Apply the deltas that did arrive, then fail all open trees.

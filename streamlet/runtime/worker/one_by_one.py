@@ -79,4 +79,6 @@ class OneByOne:
             self._room, self._since = 2 * max(self._room, held), now
 
     def _count(self) -> int:
-        return sum(task.stats.acked + task.stats.failed for task in self._suspects.values())
+        """Count what those have settled that wait: another acks one tuple after the other, and that says nothing."""
+        waiting = [task.stats for task in self._suspects.values() if task.works_elsewhere]
+        return sum(stats.acked + stats.failed for stats in waiting)

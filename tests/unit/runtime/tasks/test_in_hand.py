@@ -92,6 +92,29 @@ def test_what_a_bolt_holds_stands_beside_the_call_and_alone_when_there_is_none()
     assert many is not None and len(many.beside) == MOST_HOLDERS - 2, "two places belong to the first two"
 
 
+def test_a_bolt_that_is_made_to_work_elsewhere_has_threads_before_one_of_them_has_called() -> None:
+    """The first tuple that it gets may be the deadly one."""
+
+    class Keeps(Bolt):
+        auto_ack = False
+
+        def process(self, tup: Tuple) -> None:
+            pass
+
+    class Elsewhere(Keeps):
+        answers_for_untracked = True
+
+    for kind, has_threads in ((Keeps, False), (Elsewhere, True)):
+        page = bytearray(PAGE_BYTES)
+        rig = Rig(kind())
+        rig.task.task_id, rig.task.in_hand = 7, InHand(page)
+        rig.run((41, ["a"]))
+        rig.task.note_held()
+        rig.task.in_hand.clear()
+        held = holding(page)
+        assert held is not None and (held.task, held.call, held.has_threads) == (7, HOLDS, has_threads)
+
+
 def test_a_call_that_was_handed_over_is_named_while_it_runs() -> None:
     """It may hang like any other, and no tuple is at work then."""
     page = bytearray(PAGE_BYTES)

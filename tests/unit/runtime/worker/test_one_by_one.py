@@ -91,6 +91,21 @@ def test_where_a_single_one_was_only_slow_they_go_back_to_one_with_more_patience
     assert suspects.waiting(10.8) == set()
 
 
+def test_a_plain_suspect_that_acks_one_by_one_takes_no_room_away() -> None:
+    class Plain(Bolt):
+        def process(self, tup: Tuple) -> None:
+            pass
+
+    (one,), plain, suspects = bolts(2), Rig(Plain()).task, OneByOne()
+    plain.task_id = 3
+    suspects.suspect([one, plain], 10.0, 120.0)
+    one.held[tup(1)] = 10.0
+    suspects.waiting(10.0)
+    assert suspects.waiting(10.0 + PATIENCE_S) == set() and one.may_hold == 2
+    plain.stats.acked += 1
+    assert suspects.waiting(10.3) == set() and one.may_hold == 2
+
+
 def test_suspicion_ends_with_its_time_and_a_death_elsewhere_does_not_end_it() -> None:
     (one,) = bolts(2)
     suspects = OneByOne()
