@@ -119,6 +119,8 @@ def make_topic(topic_name: Callable[[], str]) -> Callable[..., str]:
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import AdminClient, NewTopic
 
+        from tests.replicas import await_known
+
         name = topic_name()
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=configs or {})
@@ -126,16 +128,19 @@ def make_topic(topic_name: Callable[[], str]) -> Callable[..., str]:
         while True:
             try:
                 admin.create_topics([topic], operation_timeout=20)[name].result(30)
-                return name
+                break
             except KafkaException as error:
                 code = error.args[0].code()
                 if code == KafkaError.TOPIC_ALREADY_EXISTS:  # an earlier try made it, and was not told
-                    return name
+                    break
                 # A broker that stood still, and now takes up its ZooKeeper session again, says that it does not know;
                 # or one of several, as long as the others of a restart have not registered again.
                 passing = KafkaError.UNKNOWN, KafkaError.INVALID_REPLICATION_FACTOR
                 if code not in passing or time.monotonic() > deadline:
                     raise
                 time.sleep(0.5)
+        if "," in cluster.bootstrap_servers:
+            await_known(cluster.bootstrap_servers, name, partitions)
+        return name
 
     return make

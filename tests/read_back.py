@@ -10,6 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from streamlet.devcluster import DevCluster
 from streamlet.devcluster.resident import Resident
+from tests.replicas import partitions_of
 
 
 class Row(NamedTuple):
@@ -41,7 +42,7 @@ def read_back(
     }
     consumer = Consumer(settings)
     try:
-        numbers = consumer.list_topics(topic, 20).topics[topic].partitions
+        numbers = partitions_of(cluster.bootstrap_servers, topic)
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in numbers])
         rows: list[Row] = []
         at_end: set[int] = set()

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 from streamlet.devcluster import ClusterFailed, DevCluster, DevStackError, JavaMissing
 from streamlet.devcluster.machine import ProcessIdentity, free_ports
 from tests.patience import PATIENCE_S
+from tests.replicas import partitions_of
 
 pytestmark = pytest.mark.real
 
@@ -29,8 +30,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 def partition(cluster: DevCluster, topic: str) -> PartitionMetadata:
     """Of partition 0, as librdkafka learns it."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    return admin.list_topics(topic, timeout=20).topics[topic].partitions[0]
+    return partitions_of(cluster.bootstrap_servers, topic)[0]
 
 
 def leader(cluster: DevCluster, topic: str) -> int:

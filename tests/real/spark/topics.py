@@ -6,6 +6,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from streamlet.devcluster import DevCluster
 from tests.patience import PATIENCE_S
+from tests.replicas import partitions_of
 
 Row = tuple[int, int, bytes | None, bytes | None, int]
 """Partition, offset, key, value, time in ms."""
@@ -32,7 +33,7 @@ def rows_of(cluster: DevCluster, topic: str, isolation: str = "read_committed") 
             "isolation.level": isolation,
         }
     )
-    numbers = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
+    numbers = partitions_of(cluster.bootstrap_servers, topic)
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in numbers])
     found: list[Row] = []
     left = len(numbers)

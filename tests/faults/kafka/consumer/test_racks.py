@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from streamlet.devcluster import DevCluster
 from streamlet.kafka import Consumer, ConsumerRecord, TopicPartition
 from streamlet.kafka.admin import Admin, NewTopic
 from tests.consumers import until
+from tests.replicas import await_follower, partitions_of
 
 pytestmark = pytest.mark.real
 
@@ -38,9 +38,7 @@ def make(cluster: DevCluster, name: str, assignment: dict[int, tuple[int, ...]])
 def leader(cluster: DevCluster, topic: str) -> int:
     """Ask the brokers, but the first, for the leader of partition 0."""
     servers = ",".join(cluster.bootstrap_servers.split(",")[1:])
-    admin = AdminClient({"bootstrap.servers": servers})
-    number: int = admin.list_topics(topic, timeout=10).topics[topic].partitions[0].leader
-    return number
+    return int(partitions_of(servers, topic)[0].leader)
 
 
 def test_c4_records_are_read_from_the_replica_in_the_consumers_rack_while_the_leader_stands_still(
@@ -53,6 +51,7 @@ def test_c4_records_are_read_from_the_replica_in_the_consumers_rack_while_the_le
     topic = topic_name()
     make(racks, topic, {0: (0, 1, 2)})
     produce(racks, topic, [VALUE] * RECORDS, acks="all")
+    await_follower(racks.bootstrap_servers, topic, "blue", RECORDS)
     piece = 10 * len(VALUE)
     consumer = make_consumer(racks, client_rack="blue", fetch_max_bytes=piece, max_partition_fetch_bytes=piece)
     consumer.assign([TopicPartition(topic, 0)])

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from streamlet.coordination.zookeeper import SESSION_TIMEOUT_S
 from streamlet.devcluster import DevCluster
@@ -22,6 +21,7 @@ from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, SpoutConfig, Static
 from streamlet.spouts.kafka.errors import OffsetsLost, StaticLeaderMoved
 from streamlet.spouts.kafka.ownership.emit_gate import BEAT_SHARE, LEASE_SHARE
 from tests.patience import PATIENCE_S
+from tests.replicas import await_follower, partitions_of
 from tests.spout_harness import read_all
 
 Make = Callable[..., Any]
@@ -42,12 +42,7 @@ def three() -> Iterator[DevCluster]:
 
 def leaders(cluster: DevCluster, topic: str) -> dict[int, int]:
     """Partition -> broker id, as librdkafka sees it."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := admin.list_topics(topic, 10).topics[topic].partitions):  # a broker may not know it yet
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return {number: row.leader for number, row in found.items()}
+    return {number: row.leader for number, row in partitions_of(cluster.bootstrap_servers, topic).items()}
 
 
 def await_leader(cluster: DevCluster, topic: str, broker: int) -> None:
@@ -165,6 +160,7 @@ def test_records_come_from_the_rack_of_the_workers_while_the_leader_stands_still
     assert producer.flush(20) == 0
     leader = leaders(three, topic)[0]
     rack = ("red", "green", "blue")[(leader + 1) % 3]
+    await_follower(three.bootstrap_servers, topic, rack, 200)
     hosts = StaticHosts({0: broker_address(three, leader)})
     store = ZkOffsets(three.zookeeper)
     small: dict[str, Any] = {"fetch_size_bytes": 200_000, "buffer_size_bytes": 400_000}
@@ -176,8 +172,7 @@ def test_records_come_from_the_rack_of_the_workers_while_the_leader_stands_still
     try:
         rest = spout.take(160)
         others = ",".join(broker_address(three, (leader + one) % 3) for one in (1, 2))
-        row = AdminClient({"bootstrap.servers": others}).list_topics(topic, 10).topics[topic].partitions[0]
-        assert row.leader == leader  # nobody was elected meanwhile
+        assert partitions_of(others, topic)[0].leader == leader  # nobody was elected meanwhile
     finally:
         three.resume(leader)
     rest += spout.take(20)
@@ -403,7 +398,7 @@ def test_d4_an_unclean_election_is_noticed_though_the_offset_is_in_the_log_again
     config = SpoutConfig(hosts, topic, "/streamlet", topic, **QUICK)
     other = SpoutConfig(hosts, topic, "/streamlet", topic + "-again", **QUICK)
     produce(three, topic, [f"old {n}" for n in range(10)])
-    row = AdminClient({"bootstrap.servers": three.bootstrap_servers}).list_topics(topic, 10).topics[topic].partitions[0]
+    row = partitions_of(three.bootstrap_servers, topic)[0]
     leader = row.leader
     (follower,) = set(row.replicas) - {leader}
     running, stopped = harness(config), harness(other)
