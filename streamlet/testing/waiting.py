@@ -60,7 +60,7 @@ def _holding(loop: WorkerLoop) -> list[LiveTask]:
     return [
         live
         for live in loop.tasks.values()
-        if isinstance(live.run, BoltTask) and (live.run.held or live.run.answered_for)
+        if isinstance(live.run, BoltTask) and (live.run.held or live.run.held.batches)
     ]
 
 
@@ -69,4 +69,4 @@ def _for_tick(live: LiveTask) -> bool:
     bolt, task = live.component, live.run
     if not isinstance(bolt, BatchingBolt) or not isinstance(task, BoltTask) or not live.conf[TICK_PERIOD]:
         return False
-    return not task.answered_for and bolt.waits_for_tick(task.held)
+    return not task.held.batches and bolt.waits_for_tick(task.held.given)

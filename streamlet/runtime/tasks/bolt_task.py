@@ -28,6 +28,7 @@ from streamlet.model.delivery import EPOCH_STREAMS
 from streamlet.runtime.tasks import settling
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, Pick, StreamRoutes, Work
 from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
+from streamlet.runtime.tasks.held_tuples import HeldTuples
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, COUNT, LENGTH, TASK, UNTRACKED, InHand
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
@@ -122,12 +123,7 @@ class BoltTask:
         self.report_metric = self.stats.report_metric
         self.copied = 0
         """Rows in the outboxes minus emits: an emit has a row for each reader, and none where nobody reads."""
-        self.held: dict[Tuple, float] = {}
-        """Tracked tuples that ``process`` has returned from without an ack or failure, and when they were given."""
-        self._begun: dict[Tuple, float] = {}
-        """Those of them that threads work on, and since when. Any thread; never gone through but in one call."""
-        self.answered_for: dict[Batch, None] = {}
-        """Batches kept by a bolt that ``answers_for_held``: their trees count as queued."""
+        self.held = HeldTuples()
         self._resting = set() if resting is None else resting
         self.ended_run = False
         """Its error ends the run (``exit_on_exception``): nothing of the bolt is called any more."""
@@ -145,12 +141,7 @@ class BoltTask:
         self._most_size = self._usual_size
         self._notes_each_tuple = False
         self._careful_until: float | None = None
-        self.max_unacked = 0
-        self.may_hold = 0
-        """Tuples that the bolt may hold before it waits: ``max_unacked``, fewer under suspicion; 0: any number."""
         self._noted_held = 0
-        self._full_since: float | None = None
-        self._full_s = 0.0
         self._failures = 0
         """Tuples that failed: ``process`` raised, or the bolt called ``fail``; each once."""
         self._failures_allowed = first_failures
@@ -162,7 +153,7 @@ class BoltTask:
 
     def initialized(self) -> None:
         """Take over what ``initialize`` may set: ``auto_anchor`` and ``max_unacked``."""
-        self.max_unacked = self.may_hold = self.bolt.most_unacked() or 0
+        self.held.bound(self.bolt.most_unacked() or 0)
         before, self.emit = self.emit, self._fast_emit() or self.emit_anywhere
         if vars(self.bolt).get("emit") is before:  # else it has put something of its own around it
             self.bolt.bind(self)
@@ -420,14 +411,14 @@ class BoltTask:
             self.stats.acked += acked
             if self._commits and tup.stream in EPOCH_STREAMS:
                 self.stats.set_apart("acked", acked)
-            self._release(tup)
+            self.held.let_batch_go(tup)
         else:
             one = tuple_of(tup)
             acked = settling.ack_tuple(one, self.acks)
             self.stats.acked += acked
             if self._commits and one.stream in EPOCH_STREAMS:
                 self.stats.set_apart("acked", acked)
-            since = self.let_go(one) if self.held else None
+            since = self.held.let_go(one) if self.held.given else None
             if since is not None and self.bolt.answers_for_untracked:
                 self.stats.latency.add(self.clock.monotonic() - since)
 
@@ -483,11 +474,11 @@ class BoltTask:
         self._give_up(settling.open_untracked(given))
         if isinstance(given, Batch):
             failed = settling.fail(given, self.acks, self.fails)
-            self._release(given)
+            self.held.let_batch_go(given)
         else:
             failed = settling.fail_tuple(given, self.acks, self.fails)
-            if self.held:
-                self.let_go(given)
+            if self.held.given:
+                self.held.let_go(given)
         self.stats.failed += failed
         if self._commits and given.stream in EPOCH_STREAMS:
             self.stats.set_apart("failed", failed)
@@ -497,11 +488,6 @@ class BoltTask:
     def _give_up(self, untracked: int) -> None:
         self.stats.unreplayed += untracked
         self.stats.given_up += untracked
-
-    def _release(self, batch: Batch) -> None:
-        self.answered_for.pop(batch, None)
-        for one in (self.held and batch.made) or ():
-            self.let_go(one)
 
     # -- receiving -----------------------------------------------------------------------------------------
 
@@ -519,7 +505,7 @@ class BoltTask:
             self._give_each_row_an_edge(work)
         while work.left > 0:
             size = self._size
-            if self.may_hold and (size := min(size, self.may_hold - len(self.held))) <= 0:
+            if self.held.allowed and (size := self.held.room(size)) <= 0:
                 break
             # Where a death or a hang can be looked up from outside: two numbers a slice, and in full for a tuple that
             # is alone in its slice because the bolt is slow.
@@ -581,23 +567,13 @@ class BoltTask:
         has_threads = self.calls.used or self.bolt.answers_for_untracked
         if has_threads or not isinstance(self.bolt, BatchingBolt):
             self._noted_held = count
-            self.in_hand.note_held(self.task_id, self.held, has_threads, self._careful_until is not None)
-
-    def is_full(self, now: float) -> bool:
-        """Tell whether the bolt holds as many tuples as it may."""
-        full = 0 < self.max_unacked <= len(self.held)
-        if full and self._full_since is None:
-            self._full_since = now
-        elif not full and self._full_since is not None:
-            self._full_s += now - self._full_since
-            self._full_since = None
-        return full
+            self.in_hand.note_held(self.task_id, self.held.given, has_threads, self._careful_until is not None)
 
     def taken_s(self, now: float) -> float:
         """Return the seconds taken for the tuples so far."""
         # Rule: with those in which it was full. A call that hands a tuple to a pool takes microseconds, and how fast
         # the pool is shows only in how long the next tuple has to wait for it.
-        return self.stats.busy_s + self._full_s + (0.0 if self._full_since is None else now - self._full_since)
+        return self.stats.busy_s + self.held.full_s(now)
 
     def _note_tuple(self, work: Work, now: float) -> None:
         run = work.run
@@ -705,7 +681,7 @@ class BoltTask:
             if bolt.auto_ack:
                 self.ack(tup)
             elif tup.state == OPEN and (tup.root or bolt.answers_for_untracked):
-                self.held[tup] = given
+                self.held.given[tup] = given
 
     def _process_as_batch(self, work: Work, size: int) -> None:
         run = work.run
@@ -749,9 +725,9 @@ class BoltTask:
         else:
             settling.settle_children(batch, self.acks)
             if self.bolt.answers_for_held:
-                self.answered_for[batch] = None
+                self.held.batches[batch] = None
             else:
-                self._hold(batch)
+                self.held.add_open(batch, self.clock.monotonic())
 
     def withdraws(self, batch: Batch) -> bool:
         """Tell whether the emits of a batch that raised are taken back."""
@@ -760,10 +736,6 @@ class BoltTask:
         own = {id(batch), *map(id, batch.made or ())}
         untouched = batch.state == OPEN and all(tup.state == OPEN for tup in batch.made or ())
         return self._splits and len(batch) > 1 and untouched and own.issuperset(map(id, self._named_anchors))
-
-    def _hold(self, batch: Batch) -> None:
-        given = self.clock.monotonic()
-        self.held.update((tup, given) for tup in batch.tuples if tup.state == OPEN and tup.root)
 
     def _batch_raised(self, error: BaseException, batch: Batch) -> None:
         self.stats.errors += 1
@@ -774,7 +746,7 @@ class BoltTask:
             self._note_failures(len(batch))
             self._fail_untracked(batch, error)
             settling.settle_children(batch, self.acks)
-            self._hold(batch)
+            self.held.add_open(batch, self.clock.monotonic())
         self._failures_raised += self._failures - before
         self.report(error, batch, self.bolt.process_batch)
         self._end_run(error, self.bolt.process_batch)
@@ -797,7 +769,7 @@ class BoltTask:
             self.fail(tup, error)
         elif tup.state == OPEN:
             self._note_failures(1)
-            self.held[tup] = self.clock.monotonic()
+            self.held.given[tup] = self.clock.monotonic()
         self._failures_raised += self._failures - before
         self.report(error, tup, self.bolt.process)
         self._end_run(error, self.bolt.process)
@@ -819,41 +791,23 @@ class BoltTask:
 
     def begins(self, tup: Tuple) -> None:
         """Note that work on a held tuple begins now. Any thread."""
-        # Rule: a tuple times out by its call, not by the wait for a thread before it. Two calls that each take most of
-        # the time-out would else time out though nobody is late. Noted beside `held`, which the loop alone changes, for
-        # it may be going through it. It may settle the tuple meanwhile: that is looked at after.
-        self._begun[tup] = self.clock.monotonic()
-        if tup not in self.held:
-            self._begun.pop(tup, None)
+        self.held.begins(tup, self.clock.monotonic())
 
     @property
     def works_elsewhere(self) -> bool:
         """Whether the bolt works on tuples outside of ``process``: on threads, or at ticks."""
         return self.calls.used or self.bolt.answers_for_untracked or isinstance(self.bolt, BatchingBolt)
 
-    def let_go(self, tup: Tuple) -> float | None:
-        """Forget a tuple that is held no longer; return since when it was, None if it was not."""
-        self._begun.pop(tup, None)
-        return self.held.pop(tup, None)
-
-    def at_work_since(self, tup: Tuple, given: float) -> float:
-        """Return when work on a held tuple began; ``given`` if unknown."""
-        return self._begun.get(tup, given)
-
-    def at_work(self) -> list[tuple[Tuple, float]]:
-        """Return tuples at work and since when; all held where unknown."""
-        return [*self._begun.items()] or [*self.held.items()]
-
     def untracked_held(self) -> int:
         """Count the untracked tuples that the bolt has not settled yet."""
-        return sum(not tup.root for tup in self.held) if self.bolt.answers_for_untracked else 0
+        return self.held.untracked() if self.bolt.answers_for_untracked else 0
 
     def hand_over(self, act: Callable[[], None]) -> None:
         """Have the loop make a call of the bolt's, soon. Any thread. Raises BadEmit when the run ends."""
         self.calls.put(partial(self._make_handed_over, act), "a function of its own")
 
     def _make_handed_over(self, act: Callable[[], None]) -> None:
-        self.in_hand.note_call(self.task_id, CALLS[-1], self.clock.monotonic(), self.held)
+        self.in_hand.note_call(self.task_id, CALLS[-1], self.clock.monotonic(), self.held.given)
         self.call(act)
         self.in_hand.clear()
 

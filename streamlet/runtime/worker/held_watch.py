@@ -31,10 +31,10 @@ class HeldWatch:
         """Name tuples held for too long; tell when they are done."""
         for bolt in self._bolts:
             told = self._told.get(bolt.task_id)
-            if told is not None and told[0] not in bolt.held:
+            if told is not None and told[0] not in bolt.held.given:
                 del self._told[bolt.task_id]
                 self._say(bolt, f"{self._name(bolt)} went on after more than {now - told[1]:.0f} s.")
-            oldest = min(bolt.at_work(), key=itemgetter(1), default=None)
+            oldest = min(bolt.held.at_work(), key=itemgetter(1), default=None)
             if oldest is not None and now - oldest[1] >= self._limit_s and bolt.task_id not in self._told:
                 self._told[bolt.task_id] = oldest
                 self._say(bolt, self._hang_text(bolt, *oldest, now))

@@ -258,7 +258,7 @@ class WorkerLoop:
         if period_s is not None:
             self.timers.every(period_s, partial(self.tick, live, period_s), now)
         assert isinstance(live.component, Bolt) and isinstance(live.run, BoltTask)
-        if live.run.max_unacked or live.component.answers_for_untracked:
+        if live.run.held.most or live.component.answers_for_untracked:
             self._bounded.append(live.run)
         if live.component.timer_interval_s is not None:
             name = f"The bolt {live.plan.component}"
@@ -769,7 +769,7 @@ class WorkerLoop:
         if not self._bounded and not self._one_by_one:
             return rests
         now = self.clock.monotonic()
-        full = {bolt.task_id for bolt in self._bounded if bolt.is_full(now)}
+        full = {bolt.task_id for bolt in self._bounded if bolt.held.is_full(now)}
         return rests | full | self._one_by_one.waiting(now)
 
     def recover(self, lost: Iterable[int]) -> int:
@@ -829,7 +829,7 @@ class WorkerLoop:
         deadline = still = now + FINISH_S
         while (pending := self.ledgers.pending()) and not self.stopped:
             # An answer of brokers may take longer than bolts do, and its records are written.
-            if pending != left or any(bolt.answered_for and not bolt.ended_run for bolt in bolts):
+            if pending != left or any(bolt.held.batches and not bolt.ended_run for bolt in bolts):
                 left, still = pending, now + FINISH_STILL_S
             if now >= min(deadline, still):
                 return
@@ -844,7 +844,7 @@ class WorkerLoop:
         assert isinstance(live.run, BoltTask)
         if live.plan.component not in chain.from_iterable(self._ticking[: self.quiet]):
             now = self.clock.monotonic()
-            self.shared.in_hand.note_call(live.plan.task_id, "process_tick", now, live.run.held)
+            self.shared.in_hand.note_call(live.plan.task_id, "process_tick", now, live.run.held.given)
             live.run.tick(period_s, early)
             self.shared.in_hand.clear()
             live.run.note_held()
@@ -853,7 +853,7 @@ class WorkerLoop:
     def _on_timer(self, live: LiveTask) -> None:
         assert isinstance(live.run, BoltTask)
         assert isinstance(live.component, Bolt)
-        self.shared.in_hand.note_call(live.plan.task_id, "on_timer", self.clock.monotonic(), live.run.held)
+        self.shared.in_hand.note_call(live.plan.task_id, "on_timer", self.clock.monotonic(), live.run.held.given)
         live.run.call(live.component.on_timer)
         self.shared.in_hand.clear()
         live.run.note_held()

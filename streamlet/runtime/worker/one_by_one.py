@@ -47,13 +47,13 @@ class OneByOne:
         self._room, self._settled = 1, self._count()
         for task in self._suspects.values():
             task.be_careful(self._until)
-            task.may_hold = 1 if task.works_elsewhere else task.max_unacked
+            task.held.allowed = 1 if task.works_elsewhere else task.held.most
 
     def waiting(self, now: float) -> Set[int]:
         """Return the suspects that get nothing for now."""
         if now >= self._until:
             for task in self._suspects.values():
-                task.may_hold = task.max_unacked
+                task.held.allowed = task.held.most
             self._suspects.clear()
         # Rule: only those that work outside of `process` wait. One that keeps tuples until it has fifty is in no danger
         # meanwhile, and might wait for them for ever.
@@ -61,7 +61,7 @@ class OneByOne:
         held = sum(len(task.held) for task in elsewhere)
         self._set_room(held, now)
         for task in elsewhere:  # in case that it gets all that is left
-            task.may_hold = max(1, len(task.held) + self._room - held)
+            task.held.allowed = max(1, len(task.held) + self._room - held)
         return frozenset() if held < self._room else self._suspects.keys()
 
     def _set_room(self, held: int, now: float) -> None:

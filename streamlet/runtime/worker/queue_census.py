@@ -200,11 +200,11 @@ class QueueCensus:
             if bounds:
                 waiting |= dict.fromkeys(_older(work.run.multi, work.run.roots[-work.left :], bounds), work.run.target)
         for task_id, live in self._tasks.items() if bounds else ():
-            for batch in live.run.answered_for if isinstance(live.run, BoltTask) else ():
+            for batch in live.run.held.batches if isinstance(live.run, BoltTask) else ():
                 waiting |= dict.fromkeys(_older(batch.multi, batch.roots, bounds), task_id)
             # Rule: what a bolt holds while emits of its threads wait for room is queued, and not forgotten. Its readers
             # are slow; timed out, it would be emitted again, behind itself.
-            for tup in live.run.held if isinstance(live.run, BoltTask) and live.run.calls.is_full else ():
+            for tup in live.run.held.given if isinstance(live.run, BoltTask) and live.run.calls.is_full else ():
                 roots = [root for root, _ in tup.anchors] if tup.anchors else [tup.root]
                 waiting |= dict.fromkeys(_older(False, roots, bounds), task_id)
         leaving = 0  # nobody here knows how long their tasks will take
@@ -232,9 +232,9 @@ class QueueCensus:
         # bring all tuples to a pool that is full, and leave those of other workers idle.
         now = self._shared.clock.monotonic()
         bolts = [live.run for live in self._tasks.values() if isinstance(live.run, BoltTask)]
-        if self._shared.resting or any(bolt.is_full(now) for bolt in bolts):
+        if self._shared.resting or any(bolt.held.is_full(now) for bolt in bolts):
             return 1.0
-        holds = any(now - since >= STEER_S for bolt in bolts for since in islice(bolt.held.values(), 1))
+        holds = any(now - since >= STEER_S for bolt in bolts for since in islice(bolt.held.given.values(), 1))
         return max(self._load.measured(), CALM) if holds else self._load.measured()
 
     def work_left(self) -> tuple[float, float]:
@@ -253,7 +253,7 @@ class QueueCensus:
                     share = live.run.calls.rows / readers[self._name(box.target)]
                     shares[box.target] = shares.get(box.target, 0.0) + share
         for task, live in self._tasks.items():  # what it works on elsewhere
-            if isinstance(live.run, BoltTask) and live.run.max_unacked:
+            if isinstance(live.run, BoltTask) and live.run.held.most:
                 counts[task] += len(live.run.held)
         paces = {task: self._pace(task) for task, live in self._tasks.items() if isinstance(live.run, BoltTask)}
         wait_s = sum(count * paces[task] for task, count in counts.items())
@@ -267,12 +267,12 @@ class QueueCensus:
         for task_id, live in self._tasks.items():
             if not isinstance(live.run, BoltTask):
                 continue
-            for tup, given in list(live.run.held.items()):
+            for tup in list(live.run.held.given):
                 roots = [*each_root(root for root, _ in tup.anchors or ((tup.root, 0),))]
                 if all(root < floors.get(owner_task(root), 0) for root in roots):
-                    live.run.let_go(tup)
+                    live.run.held.let_go(tup)
                     continue
-                since = live.run.at_work_since(tup, given)
+                since = live.run.held.at_work_since(tup)
                 found += [(root, task_id, now - since) for root in roots if root < bounds.get(owner_task(root), 0)]
         return found
 
@@ -282,7 +282,7 @@ class QueueCensus:
         pace = self._paces.get(task_id) or self._paces.setdefault(task_id, _Pace())
         assert isinstance(live.run, BoltTask)
         taken_s = live.run.taken_s(self._shared.clock.monotonic())
-        return pace.measured(live.run.stats.executed, taken_s, max(1, live.run.max_unacked))
+        return pace.measured(live.run.stats.executed, taken_s, max(1, live.run.held.most))
 
 
 def _older(multi: bool, roots: Iterable[Any], bounds: Mapping[int, int]) -> Iterator[int]:

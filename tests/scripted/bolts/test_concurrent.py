@@ -361,13 +361,13 @@ def test_a_tuple_that_waits_for_a_thread_is_not_yet_at_work(kind: type[Any]) -> 
     with BoltTester(One) as test:
         test.give("a", "b")
         run: Any = test._live(test._name)[0].run
-        before = dict(run.held)
+        before = dict(run.held.given)
         assert len(before) == 2
         test.clock.advance(5)
         first.set()
         settled(test, 1)
         deadline = time.monotonic() + 20
-        while any(run.at_work_since(tup, given) == before[tup] for tup, given in run.held.items()):
+        while any(run.held.at_work_since(tup) == before[tup] for tup in run.held.given):
             assert time.monotonic() < deadline
             time.sleep(0.001)
         second.set()

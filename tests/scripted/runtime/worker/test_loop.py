@@ -690,7 +690,7 @@ def test_open_trees_are_finished_after_an_error_while_some_are_done_or_brokers_a
         one.loop.finish_open_trees()
         assert len(turns) == 3 and left == [3], "two with progress, one without"
         turns.clear()
-        one.loop.tasks[BOLT].run.answered_for[Batch([])] = None
+        one.loop.tasks[BOLT].run.held.batches[Batch([])] = None
         one.loop.finish_open_trees()
         assert len(turns) == 4, "a bolt waits for brokers: two seconds"
         turns.clear()

@@ -22,7 +22,7 @@ def test_the_oldest_is_named_once_with_its_stack_and_then_the_next() -> None:
     task = Rig(Asks()).task
     watch = HeldWatch([task], 30.0, lambda level, text, component, number: told.append(text))
     first, second = Tuple(["a"], "lines", "s", 1, 7), Tuple(["b"], "lines", "s", 1, 8)
-    task.held.update({first: 10.0, second: 15.0})
+    task.held.given.update({first: 10.0, second: 15.0})
     for now in (11.0, 39.0):
         watch.look(now)
     assert told == []
@@ -31,7 +31,7 @@ def test_the_oldest_is_named_once_with_its_stack_and_then_the_next() -> None:
     (named,) = told
     assert "has been at work for 30 s on a tuple from lines, ['a'], outside of the loop." in named
     assert named.endswith('\n    File "users.py", line 7, in ask\n      self.service.ask()')
-    del task.held[first]
+    del task.held.given[first]
     watch.look(50.0)
     assert "went on after more than 40 s" in told[1]
     assert "35 s on a tuple from lines, ['b']" in told[2] and "File" not in told[2]

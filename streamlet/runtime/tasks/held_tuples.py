@@ -1,0 +1,89 @@
+"""Holding tuples: those that ``process`` returned from without ack or failure.
+
+Some wait in a batch for a tick, on some the bolt's threads are at work. How many it may hold bounds what it is given.
+Pure, on the loop's thread but for ``begins``.
+"""
+
+from __future__ import annotations
+
+from streamlet.components.batch import Batch
+from streamlet.components.tuples import OPEN, Tuple
+
+
+class HeldTuples:
+    """What one bolt holds, since when, and how much it may."""
+
+    def __init__(self) -> None:
+        self.given: dict[Tuple, float] = {}
+        """Each tracked tuple, and when the bolt was given it. Untracked ones, too, of bolts that answer for them."""
+        self.batches: dict[Batch, None] = {}
+        """Batches kept by a bolt that ``answers_for_held``: their trees count as queued."""
+        self.most = 0
+        """Tuples that the bolt wants to hold: its ``max_unacked``; 0: any number."""
+        self.allowed = 0
+        """Tuples that the bolt may hold before it waits: ``most``, fewer under suspicion; 0: any number."""
+        self._begun: dict[Tuple, float] = {}
+        """Those of them that threads work on, and since when. Any thread; never gone through but in one call."""
+        self._full_since: float | None = None
+        self._full_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self.given)
+
+    def bound(self, most: int) -> None:
+        """Set how many tuples the bolt wants to hold, and may."""
+        self.most = self.allowed = most
+
+    def room(self, size: int) -> int:
+        """Return how many of ``size`` tuples the bolt may be given."""
+        return min(size, self.allowed - len(self.given)) if self.allowed else size
+
+    def add_open(self, batch: Batch, now: float) -> None:
+        """Hold the tracked tuples of a batch that are still open."""
+        self.given.update((tup, now) for tup in batch.tuples if tup.state == OPEN and tup.root)
+
+    def let_go(self, tup: Tuple) -> float | None:
+        """Forget a tuple that is held no longer; return since when it was, None if it was not."""
+        self._begun.pop(tup, None)
+        return self.given.pop(tup, None)
+
+    def let_batch_go(self, batch: Batch) -> None:
+        """Forget a batch and the tuples that were made of it."""
+        self.batches.pop(batch, None)
+        for one in (self.given and batch.made) or ():
+            self.let_go(one)
+
+    def begins(self, tup: Tuple, now: float) -> None:
+        """Note that work on a tuple begins. Any thread."""
+        # Rule: a tuple times out by its call, not by the wait for a thread before it. Two calls that each take most of
+        # the time-out would else time out though nobody is late. Noted beside `given`, which the loop alone changes,
+        # for it may be going through it. It may settle the tuple meanwhile: that is looked at after.
+        self._begun[tup] = now
+        if tup not in self.given:
+            self._begun.pop(tup, None)
+
+    def at_work_since(self, tup: Tuple) -> float:
+        """Return when work on a held tuple began; when it was given, if unknown."""
+        return self._begun.get(tup, self.given[tup])
+
+    def at_work(self) -> list[tuple[Tuple, float]]:
+        """Return tuples at work and since when; all held where unknown."""
+        return [*self._begun.items()] or [*self.given.items()]
+
+    def untracked(self) -> int:
+        """Count the untracked tuples among them."""
+        return sum(not tup.root for tup in self.given)
+
+    def is_full(self, now: float) -> bool:
+        """Tell whether the bolt holds as many as it wants."""
+        full = 0 < self.most <= len(self.given)
+        if full and self._full_since is None:
+            self._full_since = now
+        elif not full and self._full_since is not None:
+            self._full_s += now - self._full_since
+            self._full_since = None
+        return full
+
+    def full_s(self, now: float) -> float:
+        """Return the seconds that the bolt has been full."""
+        return self._full_s + (0.0 if self._full_since is None else now - self._full_since)
