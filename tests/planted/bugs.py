@@ -486,7 +486,7 @@ BUGS = (
     Bug(
         "what a KafkaBolt keeps is in no answer of a census",
         "runtime/worker/queue_census.py",
-        "            for batch in live.run.answered_for if isinstance(live.run, BoltTask) else ():",
+        "            for batch in live.run.held.batches if isinstance(live.run, BoltTask) else ():",
         "            for batch in ():",
         (*LOOP, *BOLT),
     ),
@@ -499,9 +499,9 @@ BUGS = (
     ),
     Bug(
         "a bolt that rests is given tuples",
-        "runtime/worker/loop.py",
-        "self.inbox.order(waits | self._rested)",
-        "self.inbox.order(waits)",
+        "runtime/worker/back_pressure.py",
+        "self._inbox.order(waits | self._rested)",
+        "self._inbox.order(waits)",
         LOOP,
     ),
     Bug(

@@ -6,9 +6,8 @@ waits for nobody.
 
 No locks: tasks, ledgers and links belong to this thread, and others only ``post``. Nothing blocks but the one
 ``select`` between turns, and users' code. So everything else is bounded: how long bolts run (``TURN_S``, ``BOLTS_S``),
-how long spouts are asked, how many bytes are read of a link in one turn. Back pressure: while a task's share of the
-inbox, or a link, is above its mark, all spouts pause, and bolts that emit to it wait, in other workers by a ``full`` in
-a frame (``Inbox``).
+how long spouts are asked, how many bytes are read of a link in one turn. While what they feed is full, spouts pause and
+bolts wait (``BackPressure``).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import math
 import os
 import selectors
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -34,14 +33,14 @@ from streamlet.runtime.links.links import Departures, Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext, build_task, component_names, takes_batches
-from streamlet.runtime.tasks.emitter import WHOLE, Inbox, Run, Work
+from streamlet.runtime.tasks.emitter import Inbox, Run, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.other_threads import OtherThreads
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import ComponentFailed, behind, could_not_close, could_not_start, exited
+from streamlet.runtime.worker.back_pressure import BackPressure
 from streamlet.runtime.worker.held_watch import HeldWatch
 from streamlet.runtime.worker.log_lines import keep_shown
-from streamlet.runtime.worker.one_by_one import OneByOne
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.timers import Timers
 
@@ -117,7 +116,7 @@ class WorkerLoop:
     """
 
     # Long: the steps of one turn, and each of them changes the same queues, pauses and outboxes. What has a state of
-    # its own is elsewhere: `Inbox`, `Ledgers`, `OtherThreads`, `QueueCensus`, `Timers`.
+    # its own is elsewhere: `Inbox`, `BackPressure`, `Ledgers`, `OtherThreads`, `QueueCensus`, `Timers`.
 
     def __init__(self, shared: WorkerContext, links: Links, trace: Trace | None = None) -> None:
         self.shared = shared
@@ -147,7 +146,16 @@ class WorkerLoop:
             memory // 4,
             [task.task_id for task in bolts if takes_batches(shared.plan, task.component)],
         )
-        self._ahead = {task.task_id: shared.plan.ahead_of(task, depths) for task in bolts}
+        self.back_pressure = BackPressure(
+            shared.plan,
+            shared.worker,
+            self.inbox,
+            self.departures,
+            shared.resting,
+            shared.clock,
+            self.pause,
+            self.resume,
+        )
         self._spouts_keep = memory // 2
         self._weighs_at = 0.0
         self._holds_back_since: dict[int, float] = {}
@@ -157,16 +165,6 @@ class WorkerLoop:
         self.paused: set[str] = {"starting"}
         self.quiet = 0
         self._ticking = shared.plan.ticking(shared.conf)
-        self._full: list[int] = []
-        self._full_elsewhere: dict[int, list[int]] = {}
-        self._one_by_one = OneByOne()
-        self._bounded: list[BoltTask] = []
-        """The bolts with ``max_unacked``, and those that answer for untracked tuples."""
-        self._rested: Set[int] = frozenset()
-        """The bolts that rested when the order of the inbox was chosen."""
-        self._behind_full: Set[int] = frozenset()
-        """Those that emit to a full task or a clogged link."""
-        self._other_workers = frozenset(range(shared.plan.workers)) - {shared.worker}
         self.other_threads = OtherThreads(
             shared.conf["streamlet.threads.queue.max"],
             shared.conf["streamlet.threads.wait.secs"],
@@ -259,7 +257,7 @@ class WorkerLoop:
             self.timers.every(period_s, partial(self.tick, live, period_s), now)
         assert isinstance(live.component, Bolt) and isinstance(live.run, BoltTask)
         if live.run.held.most or live.component.answers_for_untracked:
-            self._bounded.append(live.run)
+            self.back_pressure.bounded.append(live.run)
         if live.component.timer_interval_s is not None:
             name = f"The bolt {live.plan.component}"
             self._call_every(live.component.timer_interval_s, partial(self._on_timer, live), name, now)
@@ -270,7 +268,7 @@ class WorkerLoop:
             raise ComponentFailed(f"The bolt {name} has {attribute} = {value!r} after initialize. {what}")
 
     def _watch_held(self, now: float) -> None:
-        answering = [bolt for bolt in self._bounded if bolt.bolt.answers_for_untracked]
+        answering = [bolt for bolt in self.back_pressure.bounded if bolt.bolt.answers_for_untracked]
         limit_s = self.shared.conf["streamlet.task.hang.secs"]
         if answering:
             watch = HeldWatch(answering, limit_s, self.shared.tell)
@@ -371,7 +369,7 @@ class WorkerLoop:
     def idle(self) -> bool:
         """Whether no tuple waits in this worker, though trees may be open."""
         waits = self.inbox or self.departures.waiting or self.other_threads.waiting
-        return not waits and not any(bolt.untracked_held() for bolt in self._bounded)
+        return not waits and not any(bolt.untracked_held() for bolt in self.back_pressure.bounded)
 
     @property
     def stands(self) -> bool:
@@ -399,7 +397,7 @@ class WorkerLoop:
             counts[self._component_of(target)] += lost
         for live in self.tasks.values():  # what their threads emitted is in no queue of a reader yet
             counts[live.plan.component] += live.run.calls.untracked
-        for bolt in self._bounded:
+        for bolt in self.back_pressure.bounded:
             counts[self._component_of(bolt.task_id)] += bolt.untracked_held()
         return {component: count for component, count in counts.items() if count}
 
@@ -513,7 +511,7 @@ class WorkerLoop:
                 # Above the marks emits wait, and then their threads. Acks and failures do not.
                 # Rule: a bolt that rests, or is full, may emit: what its threads emit stands before the acks that end
                 # its rest.
-                acts = run.calls.take(THREAD_CALLS, emits=live.plan.task_id not in self._behind_full)
+                acts = run.calls.take(THREAD_CALLS, emits=live.plan.task_id not in self.back_pressure.behind_full)
                 taken += len(acts)
                 for act in acts:
                     act()
@@ -575,7 +573,7 @@ class WorkerLoop:
             in_hand.clear()
             self.ledgers.settle()
         paused = bool(self.paused)
-        self._watch_marks()
+        self.back_pressure.look()
         self._flush()
         if again or self.inbox.ready or self._posted or self.shared.acks or self.shared.fails or self.departures:
             self.at_rest = False
@@ -594,9 +592,7 @@ class WorkerLoop:
                 if count := run.untracked_count:
                     self.received[incoming.worker][run.target] += count
             if incoming.full is not None:
-                self._full_elsewhere[incoming.worker] = incoming.full
-                (self.pause if incoming.full else self.resume)(f"worker {incoming.worker} is full")
-                self._order_bolts()
+                self.back_pressure.heard(incoming.worker, incoming.full)
             if incoming.fails:  # before acks, as in `Ledgers.settle`
                 self.ledgers.apply_fails(incoming.fails, causes=incoming.causes)
             if incoming.roots:
@@ -624,10 +620,10 @@ class WorkerLoop:
             inbox.ran(work, before)
             live.run.note_held()
             self._collect(live)
-            if live.run.held and work.run.target in self._one_by_one:
+            if live.run.held and work.run.target in self.back_pressure.suspects:
                 self._finish_held(live)
-            if inbox.grown or self._resting() != self._rested:
-                self._watch_marks()
+            if inbox.grown or self.back_pressure.rests_changed:
+                self.back_pressure.look()
             # What leaves is not counted by the links before the turn ends, so too much of it ends the turn.
             if (work.left > 0 and not by_slices) or self.departures.are_many:
                 return
@@ -643,7 +639,7 @@ class WorkerLoop:
         """Look again at who must wait; return the run that is next then."""
         if not self.inbox.waits:
             return None
-        self._watch_marks()
+        self.back_pressure.look()
         return self.inbox.next()
 
     def _collect(self, live: LiveTask) -> None:
@@ -663,7 +659,7 @@ class WorkerLoop:
 
     def _ask_spouts(self, now: float) -> bool:
         """Ask each spout for tuples; return whether one should be asked again at once."""
-        self._watch_marks()
+        self.back_pressure.look()
         self._weigh_spouts(now)
         again = False
         # What a spout emits while it may not be asked (in `initialize`, `fail`, `on_timer`) waits in its outboxes until
@@ -725,53 +721,6 @@ class WorkerLoop:
                     spout.kept_bytes >> 20,
                 )
 
-    def _watch_marks(self) -> None:
-        """Pause spouts and bolts while what they feed is full.
-
-        Full is what holds more than its mark, until half of it is done.
-        """
-        departures = self.departures
-        if self._resting() != self._rested:
-            self._order_bolts()
-        if not (self.inbox.grown or self._full or departures.waiting or departures.clogged):
-            return
-        # A worker reports each full task, not only itself: if bolts waited for whole workers, two workers that are full
-        # of tuples for each other's bolts would wait for each other.
-        tasks, above = self.inbox.weigh()
-        changed = departures.look()
-        full = sorted(tasks) + [WHOLE] * (above or bool(departures.clogged))
-        if changed or full != self._full:
-            self._announce_full(full)
-            self._order_bolts()
-
-    def _announce_full(self, full: list[int]) -> None:
-        self._full = full
-        (self.pause if full else self.resume)("this worker is full")
-        for worker in self._other_workers:
-            self.departures.to(worker).full = full
-
-    def _order_bolts(self) -> None:
-        """Let bolts wait while they emit to full tasks or clogged links."""
-        # A bolt waits for deeper ones only (`Plan.ahead_of`), never for one that its tuples go back to: two bolts of a
-        # cycle that wait for each other would wait for ever. So the deepest bolt with work waits for nobody.
-        full = {*self._full, *chain.from_iterable(self._full_elsewhere.values())}
-        full.update(task for task, worker in self._worker_of.items() if worker in self.departures.clogged)
-        full |= self.departures.held
-        waits = {task for task, ahead in self._ahead.items() if not full.isdisjoint(ahead)}
-        # One that rests waits for the world outside, which waits for none of our queues: nothing can lock by it.
-        self._behind_full = waits
-        self._rested = self._resting()
-        self.inbox.order(waits | self._rested)
-
-    def _resting(self) -> Set[int]:
-        """Return the bolts that want, or may have, no tuples for now."""
-        rests = frozenset(self.shared.resting)
-        if not self._bounded and not self._one_by_one:
-            return rests
-        now = self.clock.monotonic()
-        full = {bolt.task_id for bolt in self._bounded if bolt.held.is_full(now)}
-        return rests | full | self._one_by_one.waiting(now)
-
     def recover(self, lost: Iterable[int]) -> int:
         """Apply the deltas that did arrive, then fail all open trees.
 
@@ -781,13 +730,10 @@ class WorkerLoop:
         self.pause("recovering")
         self._receive()
         self.ledgers.settle()
-        # "I am full" may be the last word of a lost link, and "no longer full" may be lost with it: a pause that nobody
-        # takes back would stop the run. So these marks are void, those just received too.
         for worker in lost:
-            self._full_elsewhere.pop(worker, None)
-            self.resume(f"worker {worker} is full")
+            self.back_pressure.forget(worker)
             self.departures.link_lost(worker)
-        self._order_bolts()
+        self.back_pressure.order()
         self.census.reset()
         return self.ledgers.fail_everything()
 
@@ -802,18 +748,19 @@ class WorkerLoop:
         for worker in workers:
             self.departures.write_off(worker)
         self.departures.look()
-        self._order_bolts()
+        self.back_pressure.order()
 
     def be_careful(self, tasks: Iterable[int], seconds: float) -> None:
         """Let these tasks, where they are here, process single tuples."""
         runs = [self.tasks[task_id].run for task_id in tasks if task_id in self.tasks]
-        self._one_by_one.suspect([run for run in runs if isinstance(run, BoltTask)], self.clock.monotonic(), seconds)
+        self.back_pressure.suspects.suspect(
+            [run for run in runs if isinstance(run, BoltTask)], self.clock.monotonic(), seconds
+        )
 
     def recovered(self) -> None:
         """Let spouts emit again: all links stand."""
         self.resume("recovering")
-        if self._full:  # a worker with a new link does not know it
-            self._announce_full(self._full)
+        self.back_pressure.tell_again()
 
     def finish_open_trees(self) -> None:
         """Finish the open trees after an error that ends the worker.
@@ -823,7 +770,7 @@ class WorkerLoop:
         if not self.activated:
             return
         self.pause("failed")
-        self._order_bolts()  # the one that ended the run is given nothing more
+        self.back_pressure.order()  # the one that ended the run is given nothing more
         bolts = [live.run for live in self.tasks.values() if isinstance(live.run, BoltTask)]
         now, left = self.clock.monotonic(), math.inf
         deadline = still = now + FINISH_S
@@ -862,9 +809,9 @@ class WorkerLoop:
     # -- the end of a turn -------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        if self.departures.send(self._full_elsewhere, self.paused.isdisjoint(LINKS_MISSING)):
+        if self.departures.send(self.back_pressure.full_elsewhere, self.paused.isdisjoint(LINKS_MISSING)):
             (self.pause if self.departures.held else self.resume)(LEAVING)
-            self._order_bolts()
+            self.back_pressure.order()
 
     def _fail_too_large(self, runs: list[Run]) -> None:
         """Fail the trees of tuples that no frame can hold. The link lives on, and the user reads who emitted them."""
