@@ -17,8 +17,8 @@ import selectors
 import shutil
 import time
 import uuid
-from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from streamlet.backends import run_commands
@@ -34,8 +34,8 @@ from streamlet.backends.outcome import (
     drained_failure,
     tuples_text,
 )
-from streamlet.backends.partition_rows import PartitionRows
 from streamlet.backends.run_certificate import certificate_of
+from streamlet.backends.run_numbers import RunNumbers
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import EXIT_FAILED, BadInput, StreamletError
 from streamlet.base.log_line import RUN, LogLine
@@ -46,8 +46,7 @@ from streamlet.runtime.supervision import instructions
 from streamlet.runtime.supervision.blame import CAREFUL_S
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
 from streamlet.runtime.supervision.worker_states import HeldUp
-from streamlet.runtime.tasks.in_hand import CALLS, holding, with_tuple, writer_of
-from streamlet.runtime.tasks.task_stats import GAUGES, component_rows, merged
+from streamlet.runtime.tasks.in_hand import holding, with_tuple, writer_of
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.kept_code import Code, keep_code, own_build
@@ -70,9 +69,6 @@ CLOSE_S = 5.0
 
 STALL_S = 0.5
 """Seconds between two looks at the clock beyond which the coordinator stood still: more do not count for anybody."""
-
-GAP_S = 1.0
-"""Seconds, beside two heartbeats, after which a worker that dies had said nothing for long."""
 
 DEATH_S = 0.5
 """Seconds after a link broke until the death of one of its workers must be known."""
@@ -142,21 +138,12 @@ class RunCoordinator:
         self.build = own_build()
         self.supervisor = self._make_supervisor()
         self.channels: dict[int, tuple[int, ControlChannel]] = {}
-        self.beats: dict[int, Beat] = {}
-        self.partitions = PartitionRows()
+        self.numbers = RunNumbers(self.plan)
         self.pids: dict[int, int] = {}
         self.places: dict[int, tuple[str, str]] = {}
         """Worker -> host and executor, of workers on Spark."""
         self.pages: dict[int, mmap.mmap] = {}
         """Worker -> the page on which it notes what it has in hand."""
-        self.ended_totals: dict[str, Mapping[str, Any]] = {}
-        """Component -> sum of the last counters of its tasks whose worker was replaced."""
-        self.left: Counter[str] = Counter()
-        """Bolt -> untracked tuples for it that the drain left."""
-        self.lost: Counter[str] = Counter()
-        """Bolt -> untracked tuples that waited for it in workers that died."""
-        self._without_numbers: dict[int, str] = {}
-        """Worker that died -> why nobody knows how many untracked tuples it held."""
         self.failure: RunFailed | None = None
         """An error that ends the run at once."""
         self.ends_by: RunFailed | None = None
@@ -219,15 +206,21 @@ class RunCoordinator:
             raise self.ends_by or self.failure
         for worker, state in self.supervisor.workers.items():
             if not state.stopped:  # killed, so what it held when it was last heard is left
-                self.left.update(self._held_untracked(worker))
+                self.numbers.left.update(self.numbers.held_untracked(worker))
         status = self._status("ended")
         self.observer.on_status(status)
         unclosed = tuple(f"{text}{self._hang_text(worker)}" for worker, text in self.supervisor.unclosed.items())
         reason = self.supervisor.ending or "interrupted"
         cut_s = self.supervisor.cut_short_s
-        unknown = tuple(self._without_numbers.values())
+        unknown = tuple(self.numbers.unknown.values())
         result = RunResult(
-            reason, status, self.supervisor.drained, unclosed, dict(self.left), left_unknown=unknown, drain_cut_s=cut_s
+            reason,
+            status,
+            self.supervisor.drained,
+            unclosed,
+            dict(self.numbers.left),
+            left_unknown=unknown,
+            drain_cut_s=cut_s,
         )
         if self.ends_by is not None:
             raise drained_failure(self.ends_by, result, self.complaints, self._close_errors)
@@ -241,11 +234,11 @@ class RunCoordinator:
         """Return the call that a worker was last seen to hang in."""
         # Only a call on a tuple holds up others, and is ended by that setting: not a `cleanup`.
         on_tuple = " on {}, with what waits behind it (streamlet.task.hang.action=replace ends such a call)"
-        rows = self.beats[worker].hanging if worker in self.beats else ()
         return "".join(
-            f": it had been in {row['call']} of {self._component_of(row['task'])} (task {row['task']}) for "
+            f": it had been in {row['call']} of {row['component']} (task {row['task']}) for "
             f"{row['seconds']:.0f} s{on_tuple.format(row['tuple']) if row['tuple'] else ''}"
-            for row in rows
+            for row in self.numbers.hanging()
+            if row["worker"] == worker
         )
 
     def _watch(self) -> None:
@@ -553,8 +546,7 @@ class RunCoordinator:
         supervisor = self.supervisor
         match message:
             case Beat():
-                self.beats[worker] = message
-                self.partitions.heard(worker, message.partitions)
+                self.numbers.heard(worker, message)
                 supervisor.initializing(worker, epoch, message.initializing)
                 executed = sum(snapshot["executed"] for snapshot in message.tasks.values())
                 supervisor.processed(worker, epoch, executed, now)
@@ -586,7 +578,7 @@ class RunCoordinator:
             case messages.Stopped(errors, left, traces):
                 self._close_errors += errors
                 self._close_traces += traces
-                self.left.update(left)
+                self.numbers.left.update(left)
                 supervisor.stopped(worker, epoch)
 
     def _note_place(self, worker: int, epoch: int, ready: messages.Ready) -> None:
@@ -654,65 +646,22 @@ class RunCoordinator:
             self._selector.unregister(held[1])
             held[1].close()
 
-    def _held_untracked(self, worker: int) -> Counter[str]:
-        """Count untracked tuples at a dead worker, and under way to it.
-
-        By bolt.
-        """
-        # Rule: what was sent and not read counts, too. A worker that hangs reads nothing: most of what waits for it is
-        # in sockets, and in no queue of its own.
-        beat = self.beats.get(worker)
-        held = Counter(beat.queued if beat is not None else {})
-        for task in self.plan.tasks_on(worker):
-            sent = sum(other.sent.get(task.task_id, 0) for at, other in self.beats.items() if at != worker)
-            read = beat.received.get(task.task_id, 0) if beat is not None else 0
-            held[task.component] += max(0, sent - read)
-        return +held
-
-    def _note_without_numbers(self, worker: int) -> None:
-        """Note a worker that dies at work without a number of tuples."""
-        # Rule: of a worker that holds the interpreter's lock nobody counts what waits in it. So say that, and fail the
-        # run, where the tuples that it was at work on belong to no tree: nobody sends them, or those behind, again.
-        state = self.supervisor.workers[worker]
-        held, beat = state.holding, self.beats.get(worker)
-        silent_s = self.awake.monotonic() - state.heard_s
-        late = silent_s > 2 * self.supervisor.limits.heartbeat_s + GAP_S
-        if held is None or held.call != CALLS[0] or not held.untracked:
-            return
-        if not 0 < held.task <= len(self.plan.tasks):  # a page may hold anything
-            return
-        if late or beat is None or not beat.tasks:
-            said = f"had said nothing for {silent_s:.0f} s" if late else "had told no numbers yet"
-            self._without_numbers[worker] = (
-                f"How many tuples waited in worker {worker} when it was killed is not known: it was at work in "
-                f"{self._component_of(held.task)} (task {held.task}), and {said}."
-            )
-            if self.supervisor.ending is None:
-                self._say("error", self._without_numbers[worker], worker, state.epoch)
-
     def _keep_counters(self, worker: int, epoch: int) -> None:
-        """Keep the counters of a worker that died: a run's totals do not shrink."""
-        held = self._held_untracked(worker)
+        """Keep a dead worker's numbers, and tell what it took along."""
+        numbers, ends = self.numbers, self.supervisor.ending is not None
+        held = numbers.held_untracked(worker)
         if not held:
-            self._note_without_numbers(worker)
-        if self.supervisor.ending is not None:
+            state = self.supervisor.workers[worker]
+            silent_s = self.awake.monotonic() - state.heard_s
+            heartbeat_s = self.supervisor.limits.heartbeat_s
+            if numbers.note_uncounted(worker, state.holding, silent_s, heartbeat_s) and not ends:
+                self._say("error", numbers.unknown[worker], worker, state.epoch)
+        if ends:
             return  # nobody takes its place: its last numbers stand, and what was open with it is not done
-        beat = self.beats.pop(worker, None)
-        mine = {task.task_id for task in self.plan.tasks_on(worker)}
-        for at, other in self.beats.items():  # counted once: the next death of this worker may come before their next
-            sent = {task: count for task, count in other.sent.items() if task not in mine}
-            self.beats[at] = dataclasses.replace(other, sent=sent)
+        numbers.replaced(worker)
         self.places.pop(worker, None)  # its replacement may be elsewhere
-        self.partitions.gone(worker)
-        # The spouts of a replacement start over: what the old ones had still to send again is counted no more.
-        for task_id, snapshot in beat.tasks.items() if beat else ():
-            # What its components reported may be of a state that is gone with it.
-            gone = dict.fromkeys(("unreplayed", "open", *GAUGES), 0)
-            name, last = self._component_of(task_id), {**snapshot, **gone, "metrics": {}}
-            # One sum and no list: a worker may be replaced any number of times.
-            self.ended_totals[name] = merged(self.ended_totals[name], last) if name in self.ended_totals else last
         if held:
-            self.lost.update(held)
+            numbers.lost.update(held)
             self._say("error", f"worker {worker} took up to {tuples_text(held)} along. {NOBODY_SENDS}", worker, epoch)
 
     def _say(self, level: str, text: str, worker: int | None, epoch: int) -> None:
@@ -770,7 +719,7 @@ class RunCoordinator:
         if self.supervisor.ending is not None:
             return run_commands.RunAnswer("The run is ending: nothing new begins.")
         spouts = [component.name for component in self.plan.topology.components if component.kind == SPOUT]
-        read = {(row.get("component"), row.get("topic"), row.get("partition")) for row in self.partitions.all()}
+        read = {(row.get("component"), row.get("topic"), row.get("partition")) for row in self.numbers.partitions.all()}
         try:
             paused = run_commands.paused_after(command, self.paused, spouts, read)
         except run_commands.BadCommand as error:
@@ -787,21 +736,15 @@ class RunCoordinator:
 
     def _status(self, state: str | None = None) -> RunStatus:
         supervisor = self.supervisor
-        pairs = list(self.ended_totals.items())
-        for beat in self.beats.values():
-            pairs += [(self._component_of(task_id), snapshot) for task_id, snapshot in beat.tasks.items()]
         nowhere = (None, None)
         running = "running" if supervisor.whole else "recovering" if supervisor.began else "starting"
-        rows = component_rows(self.plan.topology, pairs)
-        for row in rows:
-            row["lost"] += self.lost[row["name"]] + self.left[row["name"]]
         return RunStatus(
             state=state or ("draining" if supervisor.ending else running),
             elapsed_s=self.clock.monotonic() - self.started,
-            components=tuple(ComponentStatus(**row) for row in rows),
-            partitions=self.partitions.all(),
+            components=tuple(ComponentStatus(**row) for row in self.numbers.rows()),
+            partitions=self.numbers.partitions.all(),
             paused=tuple(map(str, self.paused)),
-            pending=sum(beat.unfinished if state else beat.pending for beat in self.beats.values()),
+            pending=self.numbers.open_trees(ended=state is not None),
             workers=tuple(
                 {
                     "worker": index,
@@ -809,16 +752,11 @@ class RunCoordinator:
                     "state": "busy" if w.busy else w.state.value,
                     "pid": self.pids.get(index),
                     # One whose loop hangs from the start beats, and has no numbers: zeros would be taken for them.
-                    "reported": not supervisor.began or (index in self.beats and bool(self.beats[index].tasks)),
+                    "reported": not supervisor.began or self.numbers.are_known_of(index),
                     "host": self.places.get(index, nowhere)[0],
                     "executor": self.places.get(index, nowhere)[1],
                 }
                 for index, w in supervisor.workers.items()
             ),
-            hanging=tuple(
-                {"worker": index, "component": self._component_of(row["task"]), **row}
-                for index, beat in self.beats.items()
-                for row in beat.hanging
-                if not state
-            ),
+            hanging=() if state else self.numbers.hanging(),
         )

@@ -243,7 +243,7 @@ def test_what_a_killed_worker_said_in_the_same_read_counts_no_more(coordinator: 
     coordinator._receive(0, 1, ours)
     assert supervisor.workers[0].state is WorkerState.GONE
     (row,) = coordinator._status().components
-    assert coordinator.beats == {} and (row.emitted, row.lost) == (20, 3)
+    assert coordinator.numbers.beats == {} and (row.emitted, row.lost) == (20, 3)
     worker.close()
     coordinator._clear()
 

@@ -1,0 +1,99 @@
+"""What a run has counted, of workers that live and of those that died."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamlet import Bolt, ReliableSpout, Topology
+from streamlet.backends.run_numbers import RunNumbers
+from streamlet.model.plan import make_plan
+from streamlet.runtime.tasks.in_hand import CALLS, Holding
+from streamlet.runtime.tasks.task_stats import TaskStats
+from streamlet.runtime.worker.messages import Beat
+
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+
+
+class Keep(Bolt):
+    pass
+
+
+class Kept(Topology):
+    numbers = Numbers.spec()
+    keep = Keep.spec(inputs=[numbers], par=2)
+
+
+def snapshot(**counts: int) -> dict[str, Any]:
+    return {**TaskStats().snapshot(), **counts}
+
+
+@pytest.fixture
+def numbers() -> RunNumbers:
+    """Two workers: tasks 1 (the spout) and 3 on the first, task 2 on the second."""
+    found = RunNumbers(make_plan(Kept.__topology__, 2))
+    assert [task.task_id for task in found._plan.tasks_on(1)] == [2]
+    return found
+
+
+def row(numbers: RunNumbers, name: str) -> dict[str, Any]:
+    (found,) = [one for one in numbers.rows() if one["name"] == name]
+    return found
+
+
+def test_what_a_replaced_worker_counted_stays_and_what_was_open_with_it_does_not(numbers: RunNumbers) -> None:
+    numbers.heard(0, Beat({1: snapshot(emitted=20, open=4, unreplayed=2), 3: snapshot(executed=9)}, [], 4, 4))
+    assert (row(numbers, "numbers")["emitted"], numbers.open_trees(ended=False)) == (20, 4)
+    for _ in range(2):
+        numbers.replaced(0)
+        assert not numbers.are_known_of(0) and numbers.open_trees(ended=False) == 0
+        found = row(numbers, "numbers")
+        assert (found["emitted"], found["open"], found["given_up"]) == (20, 0, 0)
+    numbers.heard(0, Beat({1: snapshot(emitted=5)}, [], 1, 2))
+    assert row(numbers, "numbers")["emitted"] == 25
+    assert (numbers.open_trees(ended=False), numbers.open_trees(ended=True)) == (1, 2)
+
+
+def test_what_was_sent_to_a_dead_worker_and_not_read_is_held_by_it_once(numbers: RunNumbers) -> None:
+    numbers.heard(0, Beat({}, [], 0, 0, sent={2: 10, 3: 1}))
+    numbers.heard(1, Beat({}, [], 0, 0, queued={"keep": 2}, received={2: 7}))
+    assert numbers.held_untracked(1) == {"keep": 5}
+    numbers.replaced(1)
+    assert not numbers.held_untracked(1), "its next death may come before the others' next heartbeat"
+    assert numbers.beats[0].sent == {3: 1}
+
+
+def test_what_was_lost_or_left_stands_in_the_row_of_its_bolt(numbers: RunNumbers) -> None:
+    numbers.lost.update(keep=3)
+    numbers.left.update(keep=2)
+    assert row(numbers, "keep")["lost"] == 5
+
+
+@pytest.mark.parametrize(
+    ("held", "silent_s", "known", "told"),
+    [
+        (Holding(2, CALLS[0], 1, 0.0, untracked=True), 9.0, True, "had said nothing for 9 s"),
+        (Holding(2, CALLS[0], 1, 0.0, untracked=True), 0.1, False, "had told no numbers yet"),
+        (Holding(2, CALLS[0], 1, 0.0, untracked=True), 0.1, True, ""),
+        (Holding(2, CALLS[0], 1, 0.0, untracked=False), 9.0, True, ""),
+        (Holding(2, CALLS[1], 1, 0.0, untracked=True), 9.0, True, ""),
+        (Holding(99, CALLS[0], 1, 0.0, untracked=True), 9.0, True, ""),
+        (None, 9.0, False, ""),
+    ],
+)
+def test_a_worker_that_dies_at_untracked_work_without_a_number_is_told(
+    numbers: RunNumbers, held: Holding | None, silent_s: float, known: bool, told: str
+) -> None:
+    if known:
+        numbers.heard(1, Beat({2: snapshot()}, [], 0, 0))
+    assert numbers.note_uncounted(1, held, silent_s, heartbeat_s=1.0) is bool(told)
+    assert (told in numbers.unknown.get(1, "")) and bool(numbers.unknown) is bool(told)
+
+
+def test_a_hanging_call_is_named_with_its_worker_and_component(numbers: RunNumbers) -> None:
+    numbers.heard(1, Beat({}, [], 0, 0, hanging=[{"task": 2, "call": "process", "seconds": 4.0, "tuple": "[1]"}]))
+    (found,) = numbers.hanging()
+    assert (found["worker"], found["component"], found["call"]) == (1, "keep", "process")
