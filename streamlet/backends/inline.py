@@ -26,7 +26,8 @@ from streamlet.components.batch import Batch
 from streamlet.components.tuples import Tuple
 from streamlet.model.plan import make_plan
 from streamlet.runtime.links.links import NoLinks
-from streamlet.runtime.supervision.supervisor import IDLE_DRAIN_S, KEPT_S, drain_needed_s
+from streamlet.runtime.supervision.end_times import IDLE_DRAIN_S, drain_needed_s
+from streamlet.runtime.supervision.supervisor import KEPT_S
 from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.user_errors import Complaints, exited

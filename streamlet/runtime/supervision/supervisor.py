@@ -33,6 +33,7 @@ from streamlet.base.backoff import Backoff
 from streamlet.runtime.links.dialing import LinkAddress
 from streamlet.runtime.links.links import Traffic
 from streamlet.runtime.supervision.blame import CAREFUL_S, Blame
+from streamlet.runtime.supervision.end_times import EndTimes
 from streamlet.runtime.supervision.instructions import AskWhy, GiveUp, Instruction, Kill, Replaced, Start, TellUser
 from streamlet.runtime.supervision.link_watch import LinkWatch
 from streamlet.runtime.supervision.worker_states import HeldUp, WaitNotice, WorkerRecord, WorkerState
@@ -56,30 +57,11 @@ FRUITLESS_STARTS = 5
 WINDOW_S = 300.0
 """Seconds over which deaths and lost links are counted."""
 
-DRAIN_S = 4.0
-"""Seconds that a drain may take at least, unless a setting says otherwise."""
-
-DRAIN_FACTOR, DRAIN_MORE_S = 1.5, 1.0
-"""A drain may take so many times what the queues are estimated to take, and these seconds more."""
-
-LONGER, LONGER_S = 1.5, 2.0
-"""Times the length that was told, and seconds more: a drain that lasts for longer than both is told again."""
-
-IDLE_DRAIN_S = 30.0
-"""Seconds without a processed tuple that end the drain of a run that has caught up, unless a setting says otherwise."""
-
 KEPT_S = 1.0
 """Seconds of waiting for open trees alone until a drain has bolts tick early, and between two such ticks."""
 
 STANDS_S = 3.0
 """Seconds of a drain without a processed tuple before the user reads whom it waits for."""
-
-CLOSE_S = 30.0
-"""Seconds that workers may take to close when a run ends by itself, unless a setting says otherwise."""
-
-INTERRUPT_S = 5.0
-"""Seconds for draining and closing together after Ctrl-C, unless a setting says otherwise."""
-
 
 CPU_LOOK_S = 1.0
 """Seconds between two looks at the processor time of a silent worker."""
@@ -89,17 +71,6 @@ BUSY_SHARE, LEAST_WORK_S = 0.03, 0.03
 
 WORKED_S = 3.0
 """Seconds that a silent worker's use of its processor is added up over, and counts for."""
-
-
-def drain_needed_s(wait_s: float, timeout_s: float) -> float:
-    """Return the seconds that a drain may take, for ``wait_s`` of work."""
-    # Rule: as long as what waits takes. The window lets tuples wait for a share of the message time-out; a shorter
-    # drain would leave open trees at each end of a slow topology, though nothing is wrong with it.
-    return float(math.ceil(max(DRAIN_S, min(_with_margin(wait_s), timeout_s))))
-
-
-def _with_margin(wait_s: float) -> float:
-    return DRAIN_FACTOR * wait_s + DRAIN_MORE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +86,11 @@ class Limits:
     tuple_crashes: int = 3
     """Deaths after which a spout gives up a tuple; 0: its own limit alone counts."""
     drain_s: float | None = None
-    """Time for draining. None: ``drain_needed_s``; of a run that caught up, as long as bolts work (IDLE_DRAIN_S)."""
+    """Time for draining. None: as long as is needed (``EndTimes``)."""
     timeout_s: float = 30.0
     """The longest time-out of messages."""
     stop_s: float | None = None
-    """Time for closing. None: CLOSE_S, or the rest of INTERRUPT_S after the drain, at least 1 s."""
+    """Time for closing. None: as long as is needed (``EndTimes``)."""
 
 
 class Supervisor:
@@ -155,22 +126,14 @@ class Supervisor:
         self.whole = False
         self.began = False
         """Whether it has ever been whole: then components have seen tuples."""
-        self.ending: str | None = None
+        self._end = EndTimes(limits.drain_s, limits.stop_s, limits.timeout_s)
         self.drained = False
         self.cut_short_s: float | None = None
         """The seconds that the drain had, if they were over before it was done."""
         self.unclosed: dict[int, str] = {}
         """Worker -> how it went, if its components had seen tuples and did not close."""
-        self._deadline = 0.0
-        self._drain_s = DRAIN_S
-        """Seconds that the present drain may take."""
-        self._told_s = 0.0
-        """Seconds of the present drain that the user has read of, or need not read of."""
-        self._processed = 0
-        """Tuples that all workers had processed when the end of the drain was last looked at."""
         self._progress_s = 0.0
         """When the drain began, or a worker had processed more; infinity once a standstill was told."""
-        self._ended_s = self._stopped_s = 0.0
         self._cut: dict[tuple[int, int], int] = {}
         """Pair of workers -> version of the book before which its links are void."""
         self._replaced: set[int] = set()
@@ -179,7 +142,6 @@ class Supervisor:
         self._quiet_steps = quiet_steps
         self._kept_since_s: float | None = None
         """Since when a drain waits for open trees alone, or had bolts tick for them."""
-        self._stopping = False
         self._backoff = Backoff(initial=0.1, maximum=5.0, jitter=0.0)
 
     # -- events ----------------------------------------------------------------------------------------------------
@@ -274,7 +236,7 @@ class Supervisor:
         If both workers live on, they link again by the next version.
         """
         worker, other = self.workers[index], self.workers[peer]
-        if worker.epoch != epoch or other.epoch != peer_epoch or self._stopping:
+        if worker.epoch != epoch or other.epoch != peer_epoch or self._end.closing:
             return []
         pair = (min(index, peer), max(index, peer))
         # Both ends report the same loss. The second report is about a link that is void already, and would start a
@@ -311,7 +273,7 @@ class Supervisor:
         worker.state, worker.address = WorkerState.GONE, None
         self._links.gone(index)
         kill: list[Instruction] = [Kill(index, epoch)]
-        if self._stopping:
+        if self._end.closing:
             return [*kill, *self._not_closed(index, f"{ended} before it had closed")]
         self.whole = False
         # With the first of its deaths: who waits for the last one waits for twenty.
@@ -393,43 +355,28 @@ class Supervisor:
         """Begin to end the run: drain first."""
         if self.ending is not None:
             if reason == "interrupted" != self.ending:
-                self._shorten_end(now)
+                self._end.interrupt(now, self._work_left_s())
             return []
-        self.ending = reason
-        self._ended_s = self._progress_s = now
+        self._progress_s = now
         # Rule: nobody is started while the run ends. A replacement would read, and its trees be open at the end.
         for worker in self.workers.values():
             worker.restart_at = None
-        self._processed = self._processed_by_all()
-        self._deadline = self._drained_by(now)
+        text = self._end.begin(reason, now, self._work_left_s(), self._processed_by_all())
         # Nothing has flowed yet, so nothing is to be drained, and workers that still start could not answer.
         if not self.began:
             return [self.pause, *self._stop(now)]
-        return [self.pause, *self._tell_long_drain(), *self._maybe_stop(now)]
+        told = [TellUser("info", text)] if text else []
+        return [self.pause, *told, *self._maybe_stop(now)]
 
     @property
     def pause(self) -> Pause:
         """The message to workers while the run ends. It names those whom they wait for no longer."""
         return Pause([index for index, worker in self.workers.items() if worker.state is WorkerState.GONE])
 
-    def _tell_long_drain(self) -> list[Instruction]:
-        # After Ctrl-C the answer to it says so; and a user who has set the time knows it.
-        if self.ending != "time" or self.limits.drain_s is not None or self._drain_s <= DRAIN_S:
-            return []
-        return [TellUser("info", f"Draining, for about {self._drain_s:g} s: so much work is under way.")]
-
-    def _drained_by(self, now: float) -> float:
-        """Choose how long a drain may take from now on; return when it is over."""
-        patient = self.ending == "caught_up" and self.limits.drain_s is None
-        self._drain_s = IDLE_DRAIN_S if patient else self.drain_if_asked_now_s
-        return now + self._drain_s
-
     @property
     def drain_if_asked_now_s(self) -> float:
         """How long a drain may take that begins now."""
-        if self.limits.drain_s is not None:
-            return self.limits.drain_s
-        return drain_needed_s(self._work_left_s(), self.limits.timeout_s)
+        return self._end.drain_if_asked_now_s(self._work_left_s())
 
     def _work_left_s(self) -> float:
         up = [worker for worker in self.workers.values() if worker.state is WorkerState.UP]
@@ -445,29 +392,11 @@ class Supervisor:
         if worker.epoch != epoch:
             return []
         worker.wait_s, worker.call_s = wait_s, call_s
-        # Rule: a drain at the end of a run's time is made longer by what is found to wait in it. What was emitted just
-        # before the end is in no worker's news yet. After Ctrl-C the time is kept: it was told to the user.
-        if wait_s <= 0 or self.ending not in ("time", "failed") or self._stopping or self.limits.drain_s is not None:
-            return []
-        # Only while tuples are processed: a bolt that stands still would keep the run up to the message time-out.
-        before, self._processed = self._processed, self._processed_by_all()
-        if self._processed == before:
-            return []
-        most = self._ended_s + self.limits.timeout_s
-        self._deadline = max(self._deadline, min(now + _with_margin(self._work_left_s()), most))
-        return self._tell_longer_drain()
+        text = self._end.found_work(now, self._work_left_s(), self._processed_by_all()) if wait_s > 0 else ""
+        return [TellUser("info", text)] if text else []
 
     def _processed_by_all(self) -> int:
         return sum(worker.processed for worker in self.workers.values())
-
-    def _tell_longer_drain(self) -> list[Instruction]:
-        """Tell that a drain lasts much longer than was told."""
-        length_s, told_s = math.ceil(self._deadline - self._ended_s), max(self._told_s, self._drain_s)
-        if length_s <= max(LONGER * told_s, told_s + LONGER_S):
-            return []
-        self._told_s = length_s
-        text = f"Draining for longer, for about {length_s} s in all: more work was found to be under way."
-        return [TellUser("info", text)]
 
     def processed(self, index: int, epoch: int, tuples: int, now: float) -> None:
         """Note a worker's count of processed tuples. While it grows, a run that has caught up goes on draining."""
@@ -476,14 +405,7 @@ class Supervisor:
             return
         worker.processed = tuples
         self._progress_s = now
-        if self.ending == "caught_up" and not self._stopping and self.limits.drain_s is None:
-            self._deadline = now + IDLE_DRAIN_S
-
-    def _shorten_end(self, now: float) -> None:
-        """Shorten a run's own end after Ctrl-C: no more time than after any Ctrl-C."""
-        self.ending, self._ended_s = "interrupted", now
-        drained_by = self._drained_by(now)
-        self._deadline = min(self._deadline, self._closed_by(now) if self._stopping else drained_by)
+        self._end.progressed(now)
 
     def stopped(self, index: int, epoch: int) -> None:
         """Note that a worker has closed its components."""
@@ -493,12 +415,12 @@ class Supervisor:
     def tick(self, now: float) -> list[Instruction]:
         """Let time pass: due restarts, silent workers, drains and ends that take too long."""
         out: list[Instruction] = []
-        if self.ending is not None and not self._stopping and now >= self._deadline:
+        if self.ending is not None and not self._end.closing and self._end.is_over(now):
             if self.began:
-                self.cut_short_s = round(self._deadline - self._ended_s, 1)
+                self.cut_short_s = self._end.drained_s()
             out += self._stop(now)
-        if self._stopping:
-            return out if now < self._deadline else [*out, *self._kill_unstopped(now)]
+        if self._end.closing:
+            return [*out, *self._kill_unstopped(now)] if self._end.is_over(now) else out
         out += [*self._links.tick(now), *self._tell_waiting(now), *self._tell_standing_drain(now)]
         out += self._tick_for_kept(now)
         for index, worker in self.workers.items():
@@ -591,17 +513,22 @@ class Supervisor:
             return []
         self._progress_s = math.inf  # once for each standstill: `processed` goes on from here
         text = f"Nothing was processed for {stands_s:g} s, and the end of the run waits for {'; '.join(waits)}"
-        return [TellUser("warning", f"{text}: for {math.ceil(self._deadline - now)} s more at most.")]
+        return [TellUser("warning", f"{text}: for {math.ceil(self._end.deadline - now)} s more at most.")]
+
+    @property
+    def ending(self) -> str | None:
+        """Why the run ends, None while it goes on."""
+        return self._end.reason
 
     @property
     def stopping(self) -> bool:
         """Whether the workers were asked to close."""
-        return self._stopping
+        return self._end.closing
 
     @property
     def over(self) -> bool:
         """Whether every worker has stopped or is gone."""
-        return self._stopping and all(w.stopped or w.state is WorkerState.GONE for w in self.workers.values())
+        return self._end.closing and all(w.stopped or w.state is WorkerState.GONE for w in self.workers.values())
 
     def validate(self) -> None:
         """Check the invariants between the fields. Raises AssertionError. For tests."""
@@ -610,11 +537,11 @@ class Supervisor:
             assert (worker.address is not None) == listens, f"worker {index} is {worker.state} at {worker.address}"
             assert worker.linked <= self.version, f"worker {index} is linked by a book of the future"
             assert worker.restart_at is None or worker.state is WorkerState.GONE, f"worker {index} would start twice"
-            if self.whole and not self._stopping:
+            if self.whole and not self._end.closing:
                 assert worker.state is WorkerState.UP and worker.initialized, f"worker {index} is not up"
         assert self.began or not self.whole
-        assert self.ending is not None or not (self._stopping or self.drained or self.unclosed)
-        assert self._stopping or not self.drained
+        assert self.ending is not None or not (self._end.closing or self.drained or self.unclosed)
+        assert self._end.closing or not self.drained
         assert not self._replaced or self.began
         assert all(version <= self.version for version in self._cut.values())
         assert not (self.whole and self._replaced), "a replacement was not announced"
@@ -638,7 +565,7 @@ class Supervisor:
         return [Book(self.version, book)]
 
     def _maybe_whole(self) -> list[Instruction]:
-        if self.whole or self._stopping:
+        if self.whole or self._end.closing:
             return []
         for worker in self.workers.values():
             # Linked by this very version: links of an earlier book may lead to a worker that was replaced since.
@@ -655,7 +582,7 @@ class Supervisor:
         return [Whole(self.version), *replaced]
 
     def _maybe_stop(self, now: float) -> list[Instruction]:
-        if self.ending is None or self._stopping:
+        if self.ending is None or self._end.closing:
             return []
         # Every worker, those without spouts too: where nothing is tracked, tuples wait at bolts though no tree is open.
         up = {index: worker for index, worker in self.workers.items() if worker.state is WorkerState.UP}
@@ -705,10 +632,7 @@ class Supervisor:
         )
 
     def _stop(self, now: float, settled: bool = False) -> list[Instruction]:
-        # The stop has a deadline of its own, whatever the run was given before: a cleanup that hangs, or a worker that
-        # never came up, must not keep the run from ending.
-        self._stopping = True
-        self._stopped_s, self._deadline = now, self._closed_by(now)
+        self._end.close(now)
         out: list[Instruction] = [Close(clean=True, settled=settled)]
         for index, worker in self.workers.items():
             if worker.state is WorkerState.STARTING:
@@ -717,21 +641,12 @@ class Supervisor:
                 out += self._not_closed(index, "had died and was not back when the run ended")
         return out
 
-    def _closed_by(self, now: float) -> float:
-        if self.limits.stop_s is not None:
-            return now + self.limits.stop_s
-        if self.ending == "interrupted":
-            if self._drain_s >= INTERRUPT_S:  # the drain was longer in any case
-                return now + INTERRUPT_S
-            return max(self._ended_s + INTERRUPT_S, now + 1.0)
-        return now + CLOSE_S
-
     def _kill_unstopped(self, now: float) -> list[Instruction]:
         """Kill and name every worker that has not closed by the deadline."""
         out: list[Instruction] = []
         for index, worker in self.workers.items():
             if not worker.stopped and worker.state is not WorkerState.GONE:
-                how = f"did not stop within {now - self._stopped_s:.1f} s and was killed"
+                how = f"did not stop within {self._end.closing_s(now):.1f} s and was killed"
                 text = f"{self._worker_name(index)} {how}"
                 told = self._not_closed(index, f"{how}{self.blame.in_hand_text(worker.holding)}") or [
                     TellUser("warning", text, index, worker.epoch)

@@ -371,7 +371,7 @@ def test_a_coordinator_that_stood_still_goes_on(stood_still_s: float) -> None:
     assert supervisor.whole and coordinator._status().pending == 7
     coordinator.stop.ask()
     look(0.05)
-    assert supervisor.ending and not supervisor._stopping
+    assert supervisor.ending and not supervisor.stopping
     look(stood_still_s)
     worker.send(State(True, False, True, ({}, {})))
     look(0.05)
