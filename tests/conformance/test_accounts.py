@@ -207,7 +207,7 @@ def test_a_drain_that_is_cut_short_names_what_other_threads_had_emitted(
             drain_timeout=0.2,
         )
     taken, processed = (int((tmp_path / name).read_text()) for name in ("taken", "processed"))
-    assert taken > 10_000 and processed + sum(caught.value.result.left.values()) == taken
+    assert taken > 1000 and processed + sum(caught.value.result.left.values()) == taken
 
 
 @pytest.mark.parametrize("backend", ["inline", "processes"])
