@@ -134,8 +134,9 @@ def make_topic(topic_name: Callable[[], str]) -> Callable[..., str]:
                 if code == KafkaError.TOPIC_ALREADY_EXISTS:  # an earlier try made it, and was not told
                     break
                 # A broker that stood still, and now takes up its ZooKeeper session again, says that it does not know;
-                # or one of several, as long as the others of a restart have not registered again.
-                passing = KafkaError.UNKNOWN, KafkaError.INVALID_REPLICATION_FACTOR
+                # or one of several, as long as the others of a restart have not registered again, or when the
+                # controller has just moved.
+                passing = KafkaError.UNKNOWN, KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.NOT_CONTROLLER
                 if code not in passing or time.monotonic() > deadline:
                     raise
                 time.sleep(0.5)
