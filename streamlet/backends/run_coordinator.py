@@ -582,7 +582,7 @@ class RunCoordinator:
                 supervisor.stopped(worker, epoch)
 
     def _note_progress(self, worker: int, epoch: int, beat: Beat, now: float) -> None:
-        """Tell the supervisor what is processed, and how many trees are done."""
+        """Tell the supervisor how much a worker has done, tuples and trees."""
         executed = sum(snapshot["executed"] for snapshot in beat.tasks.values())
         self.supervisor.processed(worker, epoch, executed, now)
         spouts = [beat.tasks[task] for task in self._spouts & beat.tasks.keys()]
