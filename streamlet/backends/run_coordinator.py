@@ -130,6 +130,7 @@ class RunCoordinator:
         # for a day, and what they said meanwhile is read before the next second passes.
         self.awake = AwakeClock(self.clock, STALL_S)
         self.plan: Plan = make_plan(request.topology, request.workers, request.conf)
+        self._spouts = frozenset(task.task_id for task in self.plan.spout_tasks)
         self.run_id = uuid.uuid4().bytes
         self.secret = secrets.token_bytes(32)
         self.certificate = certificate_of(request.conf, self.run_id)
@@ -548,8 +549,7 @@ class RunCoordinator:
             case Beat():
                 self.numbers.heard(worker, message)
                 supervisor.initializing(worker, epoch, message.initializing)
-                executed = sum(snapshot["executed"] for snapshot in message.tasks.values())
-                supervisor.processed(worker, epoch, executed, now)
+                self._note_progress(worker, epoch, message, now)
                 self._do(supervisor.waiting(worker, epoch, message.wait_s, message.call_s, now))
             case messages.State(drained, caught_up, done, traffic, idle, quiet):
                 self._do(supervisor.state(worker, epoch, drained, caught_up, now, done, traffic, idle, quiet))
@@ -580,6 +580,14 @@ class RunCoordinator:
                 self._close_traces += traces
                 self.numbers.left.update(left)
                 supervisor.stopped(worker, epoch)
+
+    def _note_progress(self, worker: int, epoch: int, beat: Beat, now: float) -> None:
+        """Tell the supervisor how much a worker has done, tuples and trees."""
+        executed = sum(snapshot["executed"] for snapshot in beat.tasks.values())
+        self.supervisor.processed(worker, epoch, executed, now)
+        spouts = [beat.tasks[task] for task in self._spouts & beat.tasks.keys()]
+        acked, failed = (sum(spout[name] for spout in spouts) for name in ("acked", "failed"))
+        self.supervisor.completed(worker, epoch, acked, tracked=bool(acked or failed or beat.pending))
 
     def _note_place(self, worker: int, epoch: int, ready: messages.Ready) -> None:
         """Keep where a worker is, and tell it to the log: Spark chose the place."""

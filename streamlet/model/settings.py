@@ -241,8 +241,9 @@ SETTINGS: dict[str, Setting] = {
             "streamlet.worker.restarts.max",
             _at_least(int, 0),
             20,
-            "restarts of one worker, or losses of one link, in 5 min; or its starts in a row that come to nothing "
-            "(before the first tuple five, where each ends in a component's own start)",
+            "restarts of one worker in 5 min, or losses of one link between which nothing is done; or starts of a "
+            "worker in a row that come to nothing (before the first tuple five, where each ends in a component's own "
+            "start)",
         ),
         Setting(
             "streamlet.spark.slots.timeout.secs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -217,6 +218,60 @@ def test_a7_a_run_that_gets_a_twentieth_of_a_processor_replaces_nobody(start: St
         time.sleep(0.05)
     more_done(tmp_path)
     nothing_happened(finished(tmp_path, run))
+
+
+QUOTA_S = float(os.environ.get("QUOTA_S", "14"))
+PERIOD_US = 100_000
+
+
+@contextlib.contextmanager
+def cpu_group(share: float) -> Iterator[Path]:
+    """A control group of the kernel with a share of one processor."""
+    group = Path("/sys/fs/cgroup") / ("cpu" if Path("/sys/fs/cgroup/cpu").is_dir() else "") / f"streamlet-{os.getpid()}"
+    quota_us = int(share * PERIOD_US)
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        try:
+            if (group / "cpu.cfs_quota_us").exists():
+                (group / "cpu.cfs_period_us").write_text(f"{PERIOD_US}")
+                (group / "cpu.cfs_quota_us").write_text(f"{quota_us}")
+            else:
+                (group / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
+        except OSError as error:
+            pytest.skip(f"no control group here has a quota: {error}")
+        yield group
+        for pid in (group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(OSError):
+                (group.parent / "cgroup.procs").write_text(pid)
+    finally:
+        deadline = time.monotonic() + PATIENCE_S
+        while group.exists() and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                group.rmdir()
+            time.sleep(0.05)
+
+
+def throttled(group: Path) -> int:
+    """How many periods the group has waited through."""
+    words = (group / "cpu.stat").read_text().split()
+    return int(words[words.index("nr_throttled") + 1])
+
+
+def test_a7_a_run_under_a_quota_of_a_twentieth_of_a_processor_replaces_nobody(start: Start, tmp_path: Path) -> None:
+    """Coordinator and workers in a control group of the kernel's; they want far more than they get."""
+    with cpu_group(0.05) as group:
+        run = start("pass", *JSON)
+        for pid in run.family():
+            (group / "cgroup.procs").write_text(f"{pid}")
+        time.sleep(QUOTA_S)  # the fault itself: longer than the time-out of a worker
+        assert throttled(group) > QUOTA_S / 2 / (PERIOD_US / 1e6), "the quota was to be felt"
+        for pid in run.family():
+            (group.parent / "cgroup.procs").write_text(f"{pid}")
+        more_done(tmp_path)
+        nothing_happened(finished(tmp_path, run))
 
 
 YEAR_S = 365 * 86400

@@ -100,6 +100,28 @@ def member(network: Network, ensemble: ThreeZooKeepers, made: Writer) -> str:
     return next(name for name in ensemble.names if network.address(name) == here)
 
 
+def test_d5_a_rolling_restart_of_the_ensemble_keeps_the_owner_and_commits_never_go_back(
+    network: Network, ensemble: ThreeZooKeepers, servers: str
+) -> None:
+    """Each member in its turn is ended and started again, the leader among them."""
+    with writer(network, CLIENT, servers) as made:
+        made.open()
+        made.commit_until(20)
+        leaders = {ensemble.await_leader()}
+        for name in ensemble.names:
+            ensemble.kill(name)
+            made.commit_until(20)
+            ensemble.start(name)
+            leaders.add(ensemble.await_leader())
+            made.commit_until(20)
+        assert len(leaders) > 1
+        check_stored(network, servers, made)
+        address, _, chroot = servers.partition("/")
+        data, _ = read_by_kazoo(network, OTHER, address, f"/{chroot}{NODE}")
+        assert json.loads(data)["owner_epoch"] == 1
+        assert not made.store._client.read_only
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_d5_the_network_to_the_member_that_a_spout_talks_to_fails_and_another_is_found(
     network: Network, ensemble: ThreeZooKeepers, servers: str, fault: Fault

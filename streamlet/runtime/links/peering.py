@@ -16,6 +16,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from streamlet.base.backoff import Backoff
+from streamlet.base.chance import uniform
+from streamlet.base.notices import Notices
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import LinkAddress, Secured, dial
 from streamlet.runtime.links.handshake import Hello, Refused
@@ -25,11 +28,11 @@ from streamlet.runtime.links.wire import MAX_DATA_FRAME
 if TYPE_CHECKING:
     from streamlet.runtime.links.tls import LinkTls
 
-DIAL_AGAIN_S = 0.05
-"""Seconds between two dials of one peer."""
+DIAL_AGAIN = Backoff(initial=0.05, maximum=0.5)
+"""Seconds between two dials of one peer: from 0.05 up, with chance in them. Short: tuples wait for the link."""
 
-DIALS_PER_REPORT = 20
-"""Failed dials of a peer for each report of one: about one report a second."""
+TELL_S = 1.0
+"""Seconds between two reports of failed dials of one peer."""
 
 logger = logging.getLogger("streamlet")
 
@@ -74,8 +77,11 @@ class Peering:
         """Peer -> version of the book before which every link of the pair is void."""
         self._dead: dict[int, int] = {}
         """Peer -> its last epoch that has ended."""
-        self._dialing: set[int] = set()
-        self._failed_dials: dict[int, int] = {}
+        self._dialing: set[tuple[int, int]] = set()
+        """Peers, with their epoch, that are being dialled, or wait for the pause after a dial."""
+        self._failed_dials: dict[tuple[int, int], int] = {}
+        """The same -> failed dials in a row."""
+        self._reports: Notices[int] = Notices(TELL_S)
 
     # -- peers that dial us ------------------------------------------------------------------------------------
 
@@ -94,8 +100,8 @@ class Peering:
         self._post(lambda: self._add(secured, secured.hello.worker, secured.hello.epoch))
 
     def _add(self, secured: Secured, worker: int, epoch: int) -> None:
-        self._dialing.discard(worker)
-        self._failed_dials.pop(worker, None)
+        self._dialing.discard((worker, epoch))
+        self._failed_dials.pop((worker, epoch), None)
         # A handshake takes its time: this link may have been void before it was added. Kept, one end would count the
         # pair as linked while the other has dropped it.
         if secured.hello.version < self._void_before.get(worker, 0):
@@ -145,19 +151,22 @@ class Peering:
         for worker, (epoch, address) in self._living():
             # Of two workers the one with the higher index dials: if both did, each could close the connection that the
             # other has just kept.
-            if worker < self.index and have.get(worker) != epoch and worker not in self._dialing:
-                self._dialing.add(worker)
-                args = (worker, epoch, address, self._version)
+            if worker < self.index and have.get(worker) != epoch and (worker, epoch) not in self._dialing:
+                self._dialing.add((worker, epoch))
+                # Rule: pauses grow, with chance in them. Workers that lost a peer together would else knock together,
+                # and be turned away together, each twentieth of a second.
+                pause_s = DIAL_AGAIN.delay(self._failed_dials.get((worker, epoch), 0) + 1, uniform)
+                args = (worker, epoch, address, self._version, pause_s)
                 try:
                     threading.Thread(target=self._dial, args=args, name="dial", daemon=True).start()
                 except RuntimeError as error:
                     # The system gives no further thread. That may pass, so it is a dial that failed. The loop itself
                     # waits before the next one: without the link its spouts stand still.
-                    time.sleep(DIAL_AGAIN_S)
+                    time.sleep(DIAL_AGAIN.initial)
                     why = str(error)
-                    self._post(partial(self._dial_again, worker, why))
+                    self._post(partial(self._dial_again, worker, epoch, why))
 
-    def _dial(self, worker: int, epoch: int, address: LinkAddress, version: int) -> None:
+    def _dial(self, worker: int, epoch: int, address: LinkAddress, version: int, pause_s: float) -> None:
         me = self._me
         hello = Hello(handshake.DATA, me.run_id, me.worker, me.epoch, worker, version)
         try:
@@ -165,16 +174,19 @@ class Peering:
         except (Refused, OSError) as error:
             logger.debug("worker %d cannot reach worker %d yet: %s", self.index, worker, error)
             # Slept here, on the thread of the dial: the loop must not wait, and the peer may only be about to listen.
-            time.sleep(DIAL_AGAIN_S)
+            time.sleep(pause_s)
             why = str(error)  # the name is unbound when this block ends
-            self._post(lambda: self._dial_again(worker, why))
+            self._post(lambda: self._dial_again(worker, epoch, why))
             return
         self._post(lambda: self._add(secured, worker, epoch))
 
-    def _dial_again(self, worker: int, why: str) -> None:
-        self._dialing.discard(worker)
-        tries = self._failed_dials[worker] = self._failed_dials.get(worker, 0) + 1
-        if tries % DIALS_PER_REPORT == 1:
+    def _dial_again(self, worker: int, epoch: int, why: str) -> None:
+        self._dialing.discard((worker, epoch))
+        if self._peers.get(worker, (0,))[0] != epoch:
+            self._failed_dials.pop((worker, epoch), None)  # replaced meanwhile
+            return
+        self._failed_dials[worker, epoch] = self._failed_dials.get((worker, epoch), 0) + 1
+        if self._reports.due(worker, time.monotonic()) is not None:
             self._unlinked(worker, why)
         self._dial_missing()
 

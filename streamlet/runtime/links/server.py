@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import math
 import os
 import socket
 import struct
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 MAX_UNPROVED = 64
 """Most connections in their handshake at once; a further one is closed."""
+
+PLACE_S = 1.0
+"""Seconds that a connection keeps its place while others wait for one. A handshake takes milliseconds."""
 
 FULL_S = 0.2
 """Seconds before the next try to accept a connection that found no free descriptor."""
@@ -62,7 +66,8 @@ class LinkServer:
         self._refusals_lock = threading.Lock()
         self._refusals: Notices[None] = Notices(TELL_S)
         self._unproved_lock = threading.Lock()
-        self._unproved: dict[threading.Thread, socket.socket] = {}
+        self._unproved: dict[threading.Thread, tuple[socket.socket, float]] = {}
+        """Thread of a handshake -> its socket, and since when."""
         self._spare = _spare_descriptor()
 
     def fileno(self) -> int:
@@ -80,11 +85,15 @@ class LinkServer:
         with self._unproved_lock:
             # Strangers can open connections without end, and each handshake has a thread: their number is bounded. A
             # peer that is turned away dials again.
-            if len(self._unproved) == MAX_UNPROVED:
-                sock.close()
-                return
-            thread = threading.Thread(target=self._handshake, args=(sock,), name="handshake", daemon=True)
-            self._unproved[thread] = sock
+            full = len(self._unproved) == MAX_UNPROVED
+            now = time.monotonic()
+            if not full:
+                thread = threading.Thread(target=self._handshake, args=(sock,), name="handshake", daemon=True)
+                self._unproved[thread] = sock, now
+        if full:
+            sock.close()
+            self._make_room(now)
+            return
         try:
             thread.start()
         except RuntimeError as error:  # no further thread can be started: the peer dials again
@@ -92,6 +101,18 @@ class LinkServer:
                 del self._unproved[thread]
             sock.close()
             self._tell(error)
+
+    def _make_room(self, now: float) -> None:
+        """Hang up on connections that have had their time while others wait."""
+        # Rule: who says nothing keeps no place from those who come. A worker that was replaced would else wait for
+        # the end of all handshakes, with its run.
+        with self._unproved_lock:
+            late = [sock for sock, since in self._unproved.values() if now - since >= PLACE_S]
+            for sock in late:
+                with contextlib.suppress(OSError):  # its thread has closed it in the meantime
+                    sock.shutdown(socket.SHUT_RDWR)
+        if late:
+            self._tell(Refused("it did not finish the handshake while others waited for its place"))
 
     def _accept(self) -> socket.socket | None:
         """Take the next connection; None if there is none, or no descriptor is free for it."""
@@ -124,6 +145,8 @@ class LinkServer:
         try:
             secured = self._authenticate(sock)
             if secured is not None:
+                with self._unproved_lock:
+                    self._unproved[threading.current_thread()] = sock, math.inf  # no stranger: it gives no place away
                 self._on_secured(secured)
         finally:
             with self._unproved_lock:
@@ -152,7 +175,7 @@ class LinkServer:
         self._sock.close()
         with self._unproved_lock:
             unproved = list(self._unproved.items())
-        for _, sock in unproved:
+        for _, (sock, _since) in unproved:
             with contextlib.suppress(OSError):  # its thread has closed it in the meantime
                 sock.shutdown(socket.SHUT_RDWR)
         for thread, _ in unproved:

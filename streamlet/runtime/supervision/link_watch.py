@@ -1,9 +1,10 @@
 """Lost and missing links: when the user hears of them, when they end the run.
 
 A link that is cut whenever it stands fails all open trees each time, and the run would go on for ever. So the budget of
-restarts holds for the links of a pair, too. But a link is lost a moment before the worker behind it is known to be
-dead, and then only the death counts: a loss waits SETTLES_S before it is reported and counted, and is forgotten if one
-of the two workers dies meanwhile.
+restarts holds for the links of a pair, too, as long as nothing is done in between: a network that fails each second
+ends no run that comes on. But a link is lost a moment before the worker behind it is known to be dead, and then only
+the death counts: a loss waits SETTLES_S before it is reported and counted, and is forgotten if one of the two workers
+dies meanwhile.
 
 Pure: the time is a number of seconds, and instructions come back.
 """
@@ -29,8 +30,15 @@ AGAIN_S = 10.0
 @dataclass
 class _Pair:
     waiting: list[str] = field(default_factory=list)
+    """Sentences about losses that nobody has read yet."""
+    count: int = 0
+    """How many of those are to be counted."""
     due_s: float = 0.0
     lost: deque[float] = field(default_factory=deque)
+    """When those were, between which nothing was done."""
+
+    def forget_waiting(self) -> None:
+        self.waiting, self.count = [], 0
 
 
 class LinkWatch:
@@ -54,6 +62,15 @@ class LinkWatch:
         if not pair.waiting:
             pair.due_s = max(now + SETTLES_S, pair.due_s)
         pair.waiting.append(_sentence(end, other, why))
+        pair.count += 1
+
+    def something_was_done(self) -> None:
+        """Note that the run came on since the losses so far; they no longer count."""
+        # Rule: only losses in a row, between which nothing is done, end a run. What is outside may cut a link each
+        # second for hours: that is told, and costs replays, but all comes to its end.
+        for pair in self._pairs.values():
+            pair.count = 0
+            pair.lost.clear()
 
     def refused(self, worker: int, peer: int, why: str) -> None:
         """Note that a worker dials another without success."""
@@ -68,7 +85,7 @@ class LinkWatch:
         """Forget the losses and failed dials of a dead worker: its death is reported instead."""
         for ends, pair in self._pairs.items():
             if worker in ends:
-                pair.waiting.clear()
+                pair.forget_waiting()
         for ends in [ends for ends in self._refused if worker in ends]:
             del self._refused[ends]
 
@@ -79,21 +96,22 @@ class LinkWatch:
             # Not at once: the loss may be the first sign of a death, which `gone` then counts in its place.
             if not pair.waiting or now < pair.due_s:
                 continue
-            pair.lost.extend([now] * len(pair.waiting))
-            while now - pair.lost[0] > self._window_s:
+            pair.lost.extend([now] * pair.count)
+            while pair.lost and now - pair.lost[0] > self._window_s:
                 pair.lost.popleft()
             # Not base.notices: what was left out is told late, not only counted, and is forgotten if a worker dies.
             often = f" ({len(pair.waiting)} times since the last report)" if len(pair.waiting) > 1 else ""
             text = pair.waiting[-1] + often
-            pair.waiting, pair.due_s = [], now + AGAIN_S
+            pair.forget_waiting()
+            pair.due_s = now + AGAIN_S
             out.append(TellUser("warning", f"{text}. What was open has failed and is replayed over a new one."))
             if len(pair.lost) > self._most:
                 out.append(
                     GiveUp(
                         f"The link between worker {one} and worker {other} was lost {len(pair.lost)} times within "
-                        f"{self._window_s:.0f} s; the last time, {text}. Connecting again would not help: look at the "
-                        "network between their machines and at what the two exchange, or raise "
-                        "streamlet.worker.restarts.max."
+                        f"{self._window_s:.0f} s, and nothing was done in between; the last time, {text}. Connecting "
+                        "again would not help: look at the network between their machines and at what the two "
+                        "exchange, or raise streamlet.worker.restarts.max."
                     )
                 )
         return out

@@ -116,6 +116,8 @@ class Supervisor:
         self._components = components
         self.blame = Blame(tasks, limits.tuple_crashes)
         self._links = LinkWatch(limits.restarts, WINDOW_S)
+        self._tracks = False
+        """Whether a spout has ever opened a tree."""
         self._wait_notice = WaitNotice()
         self._held = HeldUp()
         self._asked_s = -math.inf
@@ -406,6 +408,17 @@ class Supervisor:
         worker.processed = tuples
         self._progress_s = now
         self._end.progressed(now)
+        if not self._tracks:
+            self._links.something_was_done()
+
+    def completed(self, index: int, epoch: int, trees: int, *, tracked: bool) -> None:
+        """Note how many trees of a worker's spouts are done; ``tracked``: whether they have opened any."""
+        # Not what bolts have processed, where there are trees: a run whose links never last works on replays for ever.
+        self._tracks |= tracked
+        worker = self.workers[index]
+        if worker.epoch == epoch and trees > worker.trees_done:
+            worker.trees_done = trees
+            self._links.something_was_done()
 
     def stopped(self, index: int, epoch: int) -> None:
         """Note that a worker has closed its components."""

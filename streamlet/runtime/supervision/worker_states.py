@@ -51,6 +51,8 @@ class WorkerRecord:
     """Its queues were empty when it was last heard, though trees may be open."""
     processed: int = 0
     """Tuples that its bolts have processed."""
+    trees_done: int = 0
+    """Trees of its spouts that are done."""
     wait_s: float = 0.0
     """Estimated seconds to work off its queues."""
     call_s: float = 0.0

@@ -58,6 +58,7 @@ from streamlet.runtime.worker.log_lines import Place, at_work, line_now, logs_sh
 from streamlet.runtime.worker.loop import DRAINING, WorkerLoop
 from streamlet.runtime.worker.messages import Raw, WorkerPlan, from_coordinator
 from streamlet.runtime.worker.page_file import map_page
+from streamlet.runtime.worker.parents_end import end_after_parent
 from streamlet.runtime.worker.printed_lines import prints_told
 from streamlet.runtime.worker.timers import next_multiple
 
@@ -706,6 +707,7 @@ def _print_whole_lines() -> None:
 
 def main() -> None:
     """Run as ``python -m streamlet.runtime.worker.worker FD``, FD being the control channel."""
+    end_after_parent()
     _leave_signals_to_coordinator()
     _print_whole_lines()
     let_in()

@@ -185,6 +185,20 @@ def test_a_worker_whose_beats_have_no_numbers_is_told_apart_from_one_that_did_no
     coordinator._clear()
 
 
+def test_of_a_heartbeat_the_trees_of_spouts_are_what_is_done(
+    coordinator: RunCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever bolts have acked: where links never last, that is the same tuples again and again."""
+    told: list[Any] = []
+    monkeypatch.setattr(coordinator.supervisor, "completed", lambda *given, tracked: told.append((*given, tracked)))
+    nothing = TaskStats().snapshot()
+    spout, failing, bolt = {**nothing, "acked": 5}, {**nothing, "failed": 2}, {**nothing, "acked": 70, "executed": 70}
+    for tasks, pending in (({1: spout, 2: bolt}, 0), ({2: bolt}, 0), ({1: failing}, 0), ({1: nothing}, 3)):
+        coordinator._note_progress(0, 1, Beat(tasks, [], pending, pending), 1.0)
+    assert told == [(0, 1, 5, True), (0, 1, 0, False), (0, 1, 0, True), (0, 1, 0, True)]
+    coordinator._clear()
+
+
 def test_the_tuple_that_a_replaced_worker_hung_in_is_named_at_the_end(
     coordinator: RunCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

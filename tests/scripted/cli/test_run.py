@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from streamlet.cli.interrupts import SAME_S
+from streamlet.runtime.worker.parents_end import END_S
 from tests.patience import PATIENCE_S
 
 READINGS = Path(__file__).parents[3] / "topologies" / "readings.py"
@@ -266,6 +267,24 @@ def test_a_killed_run_takes_its_workers_along(streamlet, tmp_path: Path) -> None
     assert children
     process.kill()
     assert _gone(children)
+
+
+def test_a4_a_killed_run_takes_along_a_worker_that_holds_the_interpreter(streamlet, tmp_path: Path) -> None:
+    """In a lock of C that is never given up: no thread of Python's runs any more, and no signal ends the call."""
+    deadlock = "import ctypes; lock = ctypes.PyDLL(None).pthread_mutex_lock; own = ctypes.create_string_buffer(64)"
+    text = ENDLESS.replace(
+        "        if self.naps:\n", f"        {deadlock}; lock(own); lock(own)\n        if self.naps:\n"
+    )
+    process = streamlet.start("run", streamlet.write(text), TMPDIR=str(tmp_path))
+    wait_for(process, "the first tuple is there")
+    children = _children(process.pid)
+    time.sleep(1.0)
+    process.kill()
+    try:
+        assert children and _gone(children, END_S + 5)
+    finally:
+        for pid in filter(_alive, children):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _children(pid: int) -> list[int]:

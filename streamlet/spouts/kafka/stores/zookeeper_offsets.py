@@ -144,23 +144,21 @@ class ZooKeeperOffsets:
             raise TopicInTheWay(partition.topic, self._root)
         # Not before: the offset is what the former owner left, so it is read once that one has stopped.
         grant = yield from self._place.granted()
+        fresh = False
         for _ in range(CLAIM_TRIES):
-            found = yield from self._background.run(lambda: self._nodes.get(path))
-            node = None if found is None else self._decode(partition, found[0])
-            if found is None and self._several:
-                node = yield from self._background.run(partial(left_by_one_topic, self._nodes, self._root, partition))
-            carried_out = self._carried_out(partition, found, grant)
-            mine = self._owned.get(partition)
-            if mine is not None and node is not None and node.owner_epoch != mine.owner_epoch:
-                # A partition that begins again takes nothing back from an owner that took over meanwhile.
-                raise Deposed(partition, self.where(partition), mine.owner_epoch, node.fields)
-            decision = yield from decide(None if node is None else node.stored)
-            if carried_out is not None and carried_out.topic_id == topic_id:
-                first = carried_out.decision
-                if first.offset == decision.offset:
-                    self._unanswered.pop(partition)
-                    # The stored offset is our own first decision; if that one was a loss, it is not reported yet.
-                    return first if decision.reason is Reason.STORED else decision
+            found = yield from self._background.run(partial(self._nodes.get, path, fresh=fresh))
+            try:
+                node, decision, is_claimed = yield from self._judge(partition, found, topic_id, decide, grant)
+            except StreamletError as error:
+                # Rule: nobody is blamed, and no loss is told, by a read that may be old. A server answers what it has
+                # heard so far; a claim by such a read is refused by its leader, but what is said here ends the spout.
+                if fresh or error.retriable:
+                    raise
+                fresh = True
+                continue
+            if is_claimed:
+                self._unanswered.pop(partition)
+                return decision
             epoch = 1 if node is None else node.owner_epoch + 1
             data = encode(self._owner, partition, first_position(decision, node, broker), epoch, topic_id)
             try:
@@ -178,6 +176,29 @@ class ZooKeeperOffsets:
         raise UnusableOffset(
             partition, self.where(partition), f"somebody else wrote it each of {CLAIM_TRIES} times it was claimed", ""
         )
+
+    def _judge(
+        self,
+        partition: Partition,
+        found: tuple[bytes, int] | None,
+        topic_id: str | None,
+        decide: Decide,
+        grant: object,
+    ) -> Steps[tuple[OffsetNode | None, StartDecision, bool]]:
+        """Return the node, where to begin, and whether our claim stands. Raises StreamletError."""
+        node = None if found is None else self._decode(partition, found[0])
+        if found is None and self._several:
+            node = yield from self._background.run(partial(left_by_one_topic, self._nodes, self._root, partition))
+        carried_out = self._carried_out(partition, found, grant)
+        mine = self._owned.get(partition)
+        if mine is not None and node is not None and node.owner_epoch != mine.owner_epoch:
+            # A partition that begins again takes nothing back from an owner that took over meanwhile.
+            raise Deposed(partition, self.where(partition), mine.owner_epoch, node.fields)
+        decision = yield from decide(None if node is None else node.stored)
+        if carried_out is None or carried_out.topic_id != topic_id or carried_out.decision.offset != decision.offset:
+            return node, decision, False
+        # The stored offset is our own first decision; if that one was a loss, it is not reported yet.
+        return node, carried_out.decision if decision.reason is Reason.STORED else decision, True
 
     def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, CommitOutcome]]:
         outcomes: dict[Partition, CommitOutcome] = {}
@@ -243,7 +264,8 @@ class ZooKeeperOffsets:
     def _look_again(self, partition: Partition, owned: _Owned) -> Steps[CommitOutcome]:
         """Read the node back after an uncertain write; None: it is still ours, and its version is known."""
         try:
-            found = yield from self._background.run(lambda: self._nodes.get(self.path(partition)))
+            # Fresh: what a server has not heard of yet would look as if the tree had gone back.
+            found = yield from self._background.run(lambda: self._nodes.get(self.path(partition), fresh=True))
             if found is None:
                 return UnusableOffset(partition, self.where(partition), "the node was deleted under us", "")
             node = self._decode(partition, found[0])

@@ -1,28 +1,26 @@
-"""Producer and consumer on a host, broker on another, and a network between them that fails in each direction."""
+"""Clients and a topology on a host, broker on another, and a network between them that fails in each direction."""
 
 from __future__ import annotations
 
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin import NewTopic as RdKafkaTopic
 
 from streamlet.devcluster import DevCluster
 from streamlet.kafka import Consumer, KafkaError, Producer
+from tests.faults.copied_topic import BOUNDS, BROKER, CLIENT, Copying, broker_on, make_topics, servers
 from tests.faults.network import FAULTS, Fault, Network, delay_and_loss
+from tests.faults.rig import wait_for
 from tests.read_back import read_back
 
 pytestmark = pytest.mark.real
 
-BROKER, CLIENT = "broker", "client"
-PORT = 9092
 RECORDS = 300
 FAULT_S = 3.0
 """Seconds that each fault lasts: longer than a request may take."""
-BOUNDS = {"request_timeout_ms": 1500, "socket_connection_setup_timeout_ms": 1500}
 
 
 @pytest.fixture(scope="module")
@@ -33,30 +31,16 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture(scope="module")
 def cluster(network: Network) -> Iterator[DevCluster]:
-    """One broker that others reach at the address of its host."""
-    listeners = f"PLAINTEXT://0.0.0.0:{PORT},CONTROLLER://127.0.0.1:9093"
-    settings = {"advertised.listeners": f"PLAINTEXT://{network.address(BROKER)}:{PORT}", "listeners": listeners}
-    settings |= {"controller.quorum.voters": "0@127.0.0.1:9093"}
-    with network.inside(BROKER):
-        made = DevCluster("4", broker_settings=settings, preferred_ports=(2181, PORT)).start()
-    try:
+    with broker_on(network) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture
 def topic(network: Network, cluster: DevCluster, topic_name: Callable[[], str]) -> Iterator[str]:
     name = topic_name()
-    with network.inside(BROKER):
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        admin.create_topics([RdKafkaTopic(name, 1, 1)])[name].result(30)
+    make_topics(network, cluster, name)
     yield name
     network.heal()
-
-
-def servers(network: Network) -> str:
-    return f"{network.address(BROKER)}:{PORT}"
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
@@ -156,3 +140,27 @@ def test_b2_a_network_that_stays_away_ends_every_call_by_its_time_out(network: N
         consumer.close(2)
         producer.close(2)
         assert time.monotonic() - since < 15
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_b1_a_topology_that_reads_and_writes_over_a_network_that_fails_copies_each_record_once_and_in_order(
+    network: Network, cluster: DevCluster, topic: str, tmp_path: Path, fault: Fault
+) -> None:
+    """By KafkaSpout and KafkaBolt: no tuple fails, no worker is replaced, and the group stands at the end."""
+    made = Copying(network, cluster, tmp_path, f"{topic}-numbers")
+    try:
+        wait_for("the first records to be copied", lambda: made.copied() > 200, told=made.said)
+        fault(network, CLIENT, BROKER)
+        time.sleep(FAULT_S / 2)  # the fault itself: what was on its way arrives, or not
+        before = len(made.seen()), made.copied()
+        time.sleep(FAULT_S / 2)
+        after = len(made.seen()), made.copied()
+        assert (after > before) == (fault is delay_and_loss), "the network was to fail"
+        network.heal()
+        wait_for("more to be copied", lambda: made.copied() > after[1] + 200, told=made.said)
+        made.end()
+        made.check()
+        assert made.committed() == made.written
+    finally:
+        network.heal()
+        made.close()

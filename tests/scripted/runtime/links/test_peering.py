@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import queue
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from streamlet.base.backoff import Backoff
 from streamlet.runtime.links import handshake, peering
 from streamlet.runtime.links.dialing import LinkAddress
 from streamlet.runtime.links.handshake import DATA, Hello, Refused
-from streamlet.runtime.links.peering import DIALS_PER_REPORT, Peering
+from streamlet.runtime.links.peering import DIAL_AGAIN, TELL_S, Peering
 from tests.patience import PATIENCE_S
 
 RUN = b"r" * 16
@@ -92,7 +95,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], Rig]]:
     def make(index: int) -> Rig:
         made.append(Rig(index))
         monkeypatch.setattr(peering, "dial", made[-1].dial)
-        monkeypatch.setattr(peering, "DIAL_AGAIN_S", 0.001)
+        monkeypatch.setattr(peering, "DIAL_AGAIN", Backoff(initial=0.001, maximum=0.002))
         return made[-1]
 
     yield make
@@ -160,20 +163,68 @@ def test_a_cut_between_two_others_touches_no_link_of_ours(rig: Callable[[int], R
     assert one.links.epochs() == {1: 1}
 
 
-def test_a_peer_that_does_not_answer_is_dialled_again_and_reported_now_and_then(rig: Callable[[int], Rig]) -> None:
-    """The first failed dial is reported, and then one in twenty; each dial waits for the one before."""
-    one = rig(1)
+def test_a_peer_that_does_not_answer_is_dialled_again_and_reported_now_and_then(
+    rig: Callable[[int], Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first failed dial is reported, and then one a second; each dial waits for the one before."""
+    one, now = rig(1), [0.0]
+    monkeypatch.setattr(peering, "time", SimpleNamespace(sleep=time.sleep, monotonic=lambda: now[0]))
     one.refusal = Refused("it does not know this run's secret")
     one.peering.apply_book(1, book(0, 1))
-    one.run_posted(DIALS_PER_REPORT)
+    one.run_posted(20)
     told = (0, "it does not know this run's secret")
     assert one.unlinked == [told]
-    one.run_posted()
+    now[0] = TELL_S
+    one.run_posted(2)
     assert one.unlinked == [told, told]
     one.refusal = None
     while not one.links.epochs():
         one.run_posted()
     assert one.linked == [1]
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
+def test_b3_pauses_between_dials_grow_with_chance_in_them_and_begin_anew_with_a_link(
+    rig: Callable[[int], Rig], monkeypatch: pytest.MonkeyPatch, chance: float
+) -> None:
+    """Workers that lost a peer together do not dial it together."""
+    one, slept = rig(1), list[float]()
+    monkeypatch.setattr(peering, "DIAL_AGAIN", DIAL_AGAIN)
+    monkeypatch.setattr(peering, "uniform", lambda: chance)
+    monkeypatch.setattr(peering, "time", SimpleNamespace(sleep=slept.append, monotonic=time.monotonic))
+    one.refusal = ConnectionRefusedError("refused")
+    one.peering.apply_book(1, book(0, 1))
+    one.run_posted(6)
+    share = 0.8 + 0.4 * chance
+    assert slept[:6] == pytest.approx([min(0.5, share * pause) for pause in (0.05, 0.1, 0.2, 0.4, 0.5, 0.5)])
+    one.refusal = None
+    while not one.links.epochs():
+        one.run_posted()
+    del slept[:]
+    one.refusal = ConnectionResetError("reset")
+    one.peering.cut((0, 1), 2)
+    one.peering.apply_book(2, book(0, 1))
+    one.run_posted()
+    assert slept[0] == pytest.approx(share * 0.05)
+
+
+def test_a_replaced_peer_is_dialled_at_once_though_the_pause_for_the_one_before_is_not_over(
+    rig: Callable[[int], Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, over = rig(1), threading.Event()
+    monkeypatch.setattr(
+        peering, "time", SimpleNamespace(sleep=lambda _: over.wait(PATIENCE_S), monotonic=time.monotonic)
+    )
+    one.refusal = ConnectionRefusedError("refused")
+    one.peering.apply_book(1, book(0, 1))
+    one.dialled.get(timeout=PATIENCE_S)
+    one.refusal = None
+    one.peering.apply_book(2, book(0, 1, w0=2))
+    one.run_posted()
+    assert one.links.epochs() == {0: 2} and one.linked == [2]
+    over.set()
+    one.run_posted()  # of the pause
+    assert one.links.epochs() == {0: 2} and not one.unlinked and not one.peering._dialing
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from streamlet.runtime.links.links import CUT_BY_COORDINATOR, PEER_CLOSED
+import pytest
+
+from streamlet.runtime.links.links import CUT_BY_COORDINATOR, PEER_CLOSED, PEER_RESET
 from streamlet.runtime.supervision.instructions import AskWhy, GiveUp, TellUser
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
 from streamlet.runtime.supervision.worker_states import HeldUp
@@ -71,6 +73,35 @@ def test_a_pair_whose_links_never_last_ends_the_run_by_the_budget_of_restarts() 
     (given_up,) = given_up
     assert "between worker 1 and worker 2 was lost" in given_up.reason and "a tag did not fit" in given_up.reason
     assert "streamlet.worker.restarts.max" in given_up.reason
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_b3_a_pair_whose_links_break_again_and_again_ends_no_run_in_which_tuples_are_done(tracked: bool) -> None:
+    """Every 1.5 s for five minutes: ten times what is allowed. Trees are done in between, or, untracked, tuples."""
+    supervisor, now, lines = running(3, limits=Limits(restarts=20)), 2.0, []
+    for number in range(1, 200):
+        cut(supervisor, PEER_RESET, now, 2, 1)
+        supervisor.processed(0, 1, 10 * number, now + 0.7)
+        supervisor.completed(0, 1, number if tracked else 0, tracked=tracked)
+        now += 1.5
+        out = heard(supervisor, now)
+        assert not any(isinstance(i, GiveUp) for i in out), f"after {number} losses"
+        lines += told(out)
+    assert 20 < len(lines) < 40 and "times since the last report" in lines[-1], "it is told all the same"
+
+
+def test_a_pair_over_which_tuples_go_and_no_tree_is_done_ends_the_run() -> None:
+    """Bolts work on what is replayed, again and again."""
+    supervisor, now, out = running(3, limits=Limits(restarts=20)), 2.0, []
+    supervisor.completed(0, 1, 7, tracked=True)
+    for number in range(1, 60):
+        cut(supervisor, PEER_RESET, now, 2, 1)
+        supervisor.processed(0, 1, 10 * number, now)
+        supervisor.completed(0, 1, 7, tracked=True)
+        now += 1.5
+        out += heard(supervisor, now)
+    given_up = [i for i in out if isinstance(i, GiveUp)]
+    assert given_up and "nothing was done in between" in given_up[0].reason
 
 
 def test_cuts_long_ago_do_not_count() -> None:

@@ -238,6 +238,13 @@ def opened_at(
     return opening.take()
 
 
+@pytest.mark.parametrize("offset", [170, 2**62])
+def test_d7_a_stored_offset_beyond_the_end_of_the_log_is_told_with_its_range(offset: int) -> None:
+    config = SpoutConfig(KafkaHosts("a:9092"), "t", id="g")
+    with pytest.raises(OffsetsLost, match=rf"offset {offset}, but the log ends at 164\. Its end \[164, {offset - 1}\]"):
+        opened_at(MovingLog(), config, stored=StoredOffset(offset))
+
+
 def test_a_loss_found_at_an_opening_is_counted() -> None:
     config = SpoutConfig(KafkaHosts("a:9092"), "t", id="g", fail_on_data_loss=False)
     ledger = opened_at(MovingLog(), config, stored=StoredOffset(170)).ledger

@@ -12,7 +12,7 @@ import pytest
 
 from streamlet.coordination.node_store import NodeStoreUnavailable
 from streamlet.spouts.kafka.activity import Activity, Background, Steps
-from streamlet.spouts.kafka.errors import Deposed, TopicInTheWay, UnusableOffset
+from streamlet.spouts.kafka.errors import Deposed, OffsetsLost, TopicInTheWay, UnusableOffset
 from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
 from streamlet.spouts.kafka.stores.offset_store import CommitPosition, Owner, Reason, StartDecision, StoredOffset
 from streamlet.spouts.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
@@ -183,11 +183,11 @@ class LostClaims(MemoryNodeStore):
     lose = False
     blind = 0
 
-    def get(self, path: str) -> tuple[bytes, int] | None:
+    def get(self, path: str, changed: Any = None, *, fresh: bool = False) -> tuple[bytes, int] | None:
         if self.blind and not self.lose:
             self.blind -= 1
             raise NodeStoreUnavailable("no connection")
-        return super().get(path)
+        return super().get(path, changed, fresh=fresh)
 
     def set(self, path: str, data: bytes, version: int) -> int:
         return self._lost(super().set(path, data, version))
@@ -283,8 +283,8 @@ class Contended(MemoryNodeStore):
 
     times = 0
 
-    def get(self, path: str) -> tuple[bytes, int] | None:
-        found = super().get(path)
+    def get(self, path: str, changed: Any = None, *, fresh: bool = False) -> tuple[bytes, int] | None:
+        found = super().get(path, changed, fresh=fresh)
         if found is not None and self.times:
             self.times -= 1
             super().set(path, found[0].replace(b'"owner_epoch":1', b'"owner_epoch":5'), found[1])
@@ -398,6 +398,49 @@ def test_d11_a_node_older_than_the_claim_is_a_restore_and_no_other_owner(
     outcome = commit(store, 10)
     assert isinstance(outcome, UnusableOffset) and "restore of the ensemble from a backup" in outcome.message
     assert node(tree) == before, "nothing was overwritten"
+
+
+class Lagging(LostAnswers):
+    """Its server has not heard of what was written since; what must be fresh, it asks its leader for."""
+
+    heard: tuple[bytes, int] | None = None
+
+    def get(self, path: str, changed: Any = None, *, fresh: bool = False) -> tuple[bytes, int] | None:
+        return super().get(path, changed) if fresh or self.heard is None else self.heard
+
+
+def test_d5_a_server_that_lags_makes_no_owner_believe_in_a_restore(tree: MemoryTree, background: Background) -> None:
+    """As after a lost session, whose client may come to any server: it answers as it was before our claim."""
+    opened(tree, background, "run-0")
+    nodes = Lagging(tree)
+    before = nodes.get(PATH)
+    store = opened(tree, background, nodes=nodes)
+    nodes.heard, nodes.lose = before, True
+    assert isinstance(commit(store, 9), NodeStoreUnavailable)
+    assert commit(store, 10) is None
+    assert node(tree)["offset"] == 10
+
+
+def test_d5_a_server_that_lags_makes_no_start_believe_in_a_loss(tree: MemoryTree, background: Background) -> None:
+    """Its log begins above the offset that the server still has, and below the one that is stored."""
+
+    def decide(stored: StoredOffset | None) -> Steps[StartDecision]:
+        yield from ()
+        assert stored is not None
+        if stored.offset < 40:
+            raise OffsetsLost(P, OffsetRange(stored.offset, 40), "gone")
+        return StartDecision(stored.offset, Reason.STORED)
+
+    former = opened(tree, background)
+    nodes = Lagging(tree)
+    nodes.heard = nodes.get(PATH)
+    assert commit(former, 42) is None
+    store = offsets(nodes, background, "run-2")
+    assert finish(store.open(P, None, "topic-id", decide)).offset == 42
+    assert node(tree)["owner_epoch"] == 2
+    assert commit(store, 39) is None
+    with pytest.raises(OffsetsLost):
+        finish(offsets(nodes, background, "run-3").open(P, None, "topic-id", decide))
 
 
 def test_a_task_that_was_away_finds_that_another_one_had_its_partitions_meanwhile(
