@@ -1,11 +1,12 @@
 """A topology's bolts on DataFrames against jobs written by hand, interleaved: stateless, keyed, and keyed in a stream.
 
-    python -m tests.benchmarks.spark_apply [--rounds 5] [--lines 300000]
+    python -m tests.benchmarks.spark_apply [--rounds 5] [--lines 300000] [--jobs words,counts,stream]
 
-By hand are ``mapInArrow`` (lines to words), the same behind a repartition (counts of words), and
-``transformWithState`` (counts of words in a stream of files). By batch are the same bolts with ``process_batch``. Every
-round runs each job once either way, in alternating order; prints input lines a second and the ratio ours : by hand,
-each with its median.
+By hand are ``mapInArrow`` (lines to words), the same behind a repartition (counts of words), each on whole columns,
+row by row in a loop, and with a function called for each row that comes and that leaves; and ``transformWithState``
+(counts of words in a stream of files). By batch are the same bolts with ``process_batch``. A round runs each way to do
+a job once, in alternating order. Prints input lines a second of each, and the ratio of ours to each way by hand in the
+same round: medians, smallest and largest.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,8 @@ from tests.topologies.counted_words import Count, Lines
 
 BATCHES = 4
 """Micro-batches of a stream."""
+
+COLUMNS, ROWS, CALLS = "by hand, columns", "by hand, rows", "by hand, calls"
 
 
 class Words(Bolt):
@@ -97,6 +101,61 @@ def split(batches: Iterator[Any]) -> Iterator[Any]:
         yield pyarrow.RecordBatch.from_arrays([pyarrow.array(words, pyarrow.string())], names=["word"])
 
 
+def split_rows(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        words = []
+        for line in batch.column(0).to_pylist():
+            for word in line.split():
+                words.append(word)  # noqa: PERF402 - row by row, as the bolt does
+        yield pyarrow.RecordBatch.from_arrays([pyarrow.array(words, pyarrow.string())], names=["word"])
+
+
+def count_rows(batches: Iterator[Any]) -> Iterator[Any]:
+    counts: Counter[str] = Counter()
+    for batch in batches:
+        words, numbers = [], []
+        for word in batch.column(0).to_pylist():
+            counts[word] += 1
+            words.append(word)
+            numbers.append(counts[word])
+        yield counted(words, numbers)
+
+
+def split_calls(batches: Iterator[Any]) -> Iterator[Any]:
+    def process(values: list[Any]) -> None:
+        for word in values[0].split():
+            emit([word])
+
+    def emit(values: list[Any]) -> None:
+        words.append(values[0])
+
+    for batch in batches:
+        words: list[str] = []
+        for line in batch.column(0).to_pylist():
+            process([line])
+        yield pyarrow.RecordBatch.from_arrays([pyarrow.array(words, pyarrow.string())], names=["word"])
+
+
+def count_calls(batches: Iterator[Any]) -> Iterator[Any]:
+    counts: Counter[str] = Counter()
+
+    def process(values: list[Any]) -> None:
+        word = values[0]
+        counts[word] += 1
+        emit([word, counts[word]])
+
+    def emit(values: list[Any]) -> None:
+        words.append(values[0])
+        numbers.append(values[1])
+
+    for batch in batches:
+        words: list[str] = []
+        numbers: list[int] = []
+        for word in batch.column(0).to_pylist():
+            process([word])
+        yield counted(words, numbers)
+
+
 def count(batches: Iterator[Any]) -> Iterator[Any]:
     counts: Counter[str] = Counter()
     for batch in batches:
@@ -104,8 +163,12 @@ def count(batches: Iterator[Any]) -> Iterator[Any]:
         for word in words:
             counts[word] += 1
             numbers.append(counts[word])
-        columns = [pyarrow.array(words, pyarrow.string()), pyarrow.array(numbers, pyarrow.int64())]
-        yield pyarrow.RecordBatch.from_arrays(columns, names=["word", "n"])
+        yield counted(words, numbers)
+
+
+def counted(words: list[str], numbers: list[int]) -> Any:
+    columns = [pyarrow.array(words, pyarrow.string()), pyarrow.array(numbers, pyarrow.int64())]
+    return pyarrow.RecordBatch.from_arrays(columns, names=["word", "n"])
 
 
 class CountByHand(StatefulProcessor):
@@ -146,25 +209,39 @@ def main() -> None:
     arguments = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark_apply")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--lines", type=int, default=300_000)
+    arguments.add_argument("--jobs", default="words,counts,stream")
     given = arguments.parse_args()
     spark = session()
     folder = Path(tempfile.mkdtemp())
     try:
-        measure(spark, folder, given.lines, given.rounds)
+        for job in jobs(spark, folder, given.lines):
+            if job.name in given.jobs.split(","):
+                measure(job, given.rounds)
     finally:
         stop(spark)
         shutil.rmtree(folder)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job, and the ways to do it: with ``apply``, and by hand."""
+
+    name: str
+    lines: int
+    run: Callable[[Any], None]
+    ours: dict[str, Any]
+    by_hand: dict[str, Any]
 
 
 def ours(frame: Any, name: str, topology: type[Topology] = Counted) -> Any:
     return apply(topology, {"lines": frame}, schemas=SCHEMAS, outputs=[name])[name]
 
 
-def counted_by_hand(words: Any) -> Any:
-    return words.groupBy("word").transformWithState(CountByHand(), "word string, n long", "Append", "None")
+def ours_both(frame: Any, name: str) -> dict[str, Any]:
+    return {"by tuple": ours(frame, name), "by batch": ours(frame, name, CountedByBatch)}
 
 
-def measure(spark: Any, folder: Path, lines: int, rounds: int) -> None:
+def jobs(spark: Any, folder: Path, lines: int) -> list[Job]:
     few = random_lines(lines // 10)
     for part in range(BATCHES):
         (folder / f"{part}.txt").write_text("\n".join(few[part::BATCHES]) + "\n")
@@ -172,37 +249,41 @@ def measure(spark: Any, folder: Path, lines: int, rounds: int) -> None:
     frame = frame.crossJoin(spark.range(10)).select("line").cache()
     frame.count()
     streamed = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder)).withColumnRenamed("value", "line")
-    by_hand = frame.mapInArrow(split, "word string")
-    counted = by_hand.repartition("word").mapInArrow(count, "word string, n long")
-    jobs: dict[str, tuple[int, Callable[[Any], None], Any, Any]] = {
-        "stateless": (lines, run, ours(frame, "words"), by_hand),
-        "by batch": (lines, run, ours(frame, "words", CountedByBatch), by_hand),
-        "keyed": (lines, run, ours(frame, "count"), counted),
-        "by batch ": (lines, run, ours(frame, "count", CountedByBatch), counted),
-        "stream": (
-            len(few),
-            stream,
-            ours(streamed, "count"),
-            counted_by_hand(streamed.mapInArrow(split, "word string")),
-        ),
+
+    split_ways = {COLUMNS: split, ROWS: split_rows, CALLS: split_calls}
+    count_ways = {COLUMNS: count, ROWS: count_rows, CALLS: count_calls}
+    words = {way: frame.mapInArrow(made, "word string") for way, made in split_ways.items()}
+    counts = {
+        way: words[way].repartition("word").mapInArrow(made, "word string, n long") for way, made in count_ways.items()
     }
-    for name, (rows, act, mine, theirs) in jobs.items():
-        rates: dict[str, list[float]] = {"apply": [], "by hand": []}
-        for number in range(rounds + 1):
-            for kind, made in [("apply", mine), ("by hand", theirs)][:: 1 if number % 2 else -1]:
-                began = time.perf_counter()
-                act(made)
-                if number:  # the first one warms up
-                    rates[kind].append(rows / (time.perf_counter() - began))
-        ratios = [one / other for one, other in zip(*rates.values(), strict=True)]
-        shown = "  ".join(
-            f"{kind} {statistics.median(found):9.0f}/s ({min(found):.0f} to {max(found):.0f})"
-            for kind, found in rates.items()
-        )
-        print(
-            f"{name:9} {shown}  ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
-            flush=True,
-        )
+    grouped = streamed.mapInArrow(split, "word string").groupBy("word")
+    stateful = grouped.transformWithState(CountByHand(), "word string, n long", "Append", "None")
+    return [
+        Job("words", lines, run, ours_both(frame, "words"), words),
+        Job("counts", lines, run, ours_both(frame, "count"), counts),
+        Job("stream", len(few), stream, {"by tuple": ours(streamed, "count")}, {ROWS: stateful}),
+    ]
+
+
+def measure(job: Job, rounds: int) -> None:
+    ways = {**job.ours, **job.by_hand}
+    rates: dict[str, list[float]] = {way: [] for way in ways}
+    for number in range(rounds + 1):
+        for way in [*ways][:: 1 if number % 2 else -1]:
+            began = time.perf_counter()
+            job.run(ways[way])
+            if number:  # the first one warms up
+                rates[way].append(job.lines / (time.perf_counter() - began))
+    for way, found in rates.items():
+        print(f"{job.name:7} {way:17} {spread(found, '9.0f')} lines/s", flush=True)
+    for way in job.ours:
+        for other in job.by_hand:
+            ratios = [one / two for one, two in zip(rates[way], rates[other], strict=True)]
+            print(f"{job.name:7} {way} : {other:17} {spread(ratios, '.2f')}", flush=True)
+
+
+def spread(found: list[float], form: str) -> str:
+    return f"{statistics.median(found):{form}} ({min(found):{form}} to {max(found):{form}})"
 
 
 if __name__ == "__main__":

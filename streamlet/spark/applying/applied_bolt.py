@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from sys import getrefcount
-from threading import get_ident
+from threading import RLock
 from typing import Any, NamedTuple, Never
 
 from streamlet.base.clock import Clock
@@ -90,7 +90,11 @@ class AppliedBolt:
         self.clock: Clock = context.clock
         self._on_failed = on_failed
         self._tell = failed
-        self._home = get_ident()
+        # As in `runtime.tasks.other_threads`: whether this thread holds a lock is asked at each emit, and is cheaper to
+        # answer than which thread it is.
+        self._mine = RLock()
+        self._mine.acquire()
+        self._here: Callable[[], bool] = self._mine._is_owned  # type: ignore[attr-defined]  # threading.Condition asks it too
         self.bolt: Bolt
         # A list a field, not a row: rows that wait would be looked at by the collector of cycles again and again.
         self._buffers: dict[str, list[list[Any]]] = {
@@ -221,7 +225,8 @@ class AppliedBolt:
 
     def close(self) -> None:
         """Call ``cleanup``; emits raise from here on."""
-        self._home = -1  # what another thread still has of these functions raises
+        if self._here():  # else a collector of garbage closes it, on any thread
+            self._mine.release()  # an emit that somebody kept raises
         vars(self.bolt).update(emit=self._emit_late, emit_many=self._emit_late)
         self.bolt.cleanup()
 
@@ -241,10 +246,9 @@ class AppliedBolt:
         mark: Any
         tup: Tuple | None = None
         self._begin()
-        rows: Iterable[list[Any]] = map(list, zip(*columns, strict=True))
-        if len(columns) == 1:
-            rows = ([value] for value in columns[0])
-        for values in rows:
+        alone = len(columns) == 1
+        for row in columns[0] if alone else zip(*columns, strict=True):
+            values = [row] if alone else [*row]
             # A tuple that nobody kept is filled again: cheaper than to make one.
             if tup is None:
                 tup = self._current = make(values, source.component, source.stream)
@@ -355,19 +359,18 @@ class AppliedBolt:
             return self._emit
         if len(columns) < 3:
             return self._emit_of_one(*columns) if len(columns) == 1 else self._emit_of_two(*columns)
-        plain, slow, width = _PLAIN, self._emit, len(columns)
-        here, home = get_ident, self._home
+        plain, slow, width, here = _PLAIN, self._emit, len(columns), self._here
         puts = [column.append for column in columns]
 
         def emit(
             tup: Any, stream: Any = None, anchors: Any = None, direct_task: Any = None, need_task_ids: Any = None
         ) -> None:
             if (
-                stream is None and anchors is None and direct_task is None and need_task_ids is None
-                and here() == home and (type(tup) is list or type(tup) is tuple) and len(tup) == width
+                here() and (tup.__class__ is list or tup.__class__ is tuple) and len(tup) == width
+                and stream is None and anchors is None and direct_task is None and need_task_ids is None
             ):  # fmt: skip
                 for value in tup:
-                    if type(value) not in plain:
+                    if value.__class__ not in plain:
                         return slow(tup)
                 for put, value in zip(puts, tup, strict=True):
                     put(value)
@@ -377,45 +380,43 @@ class AppliedBolt:
         return emit
 
     def _emit_of_one(self, column: list[Any]) -> Callable[..., Any]:
-        plain, slow, put = _PLAIN, self._emit, column.append
-        here, home = get_ident, self._home
+        plain, slow, here = _PLAIN, self._emit, self._here
 
         def emit(
             tup: Any, stream: Any = None, anchors: Any = None, direct_task: Any = None, need_task_ids: Any = None
         ) -> None:
             if (
-                stream is None and anchors is None and direct_task is None and need_task_ids is None
-                and here() == home and (type(tup) is list or type(tup) is tuple)
+                here() and (tup.__class__ is list or tup.__class__ is tuple)
+                and stream is None and anchors is None and direct_task is None and need_task_ids is None
             ):  # fmt: skip
                 try:
                     (value,) = tup  # cheaper than to ask for the length and index
                 except ValueError:
                     return slow(tup)
-                if type(value) in plain:
-                    put(value)
+                if value.__class__ is str or value.__class__ in plain:
+                    column.append(value)
                     return None
             return slow(tup, stream, anchors, direct_task, bool(need_task_ids))
 
         return emit
 
     def _emit_of_two(self, first: list[Any], second: list[Any]) -> Callable[..., Any]:
-        here, home = get_ident, self._home
-        plain, slow, put_first, put_second = _PLAIN, self._emit, first.append, second.append
+        plain, slow, here = _PLAIN, self._emit, self._here
 
         def emit(
             tup: Any, stream: Any = None, anchors: Any = None, direct_task: Any = None, need_task_ids: Any = None
         ) -> None:
             if (
-                (type(tup) is list or type(tup) is tuple) and here() == home
+                (tup.__class__ is list or tup.__class__ is tuple) and here()
                 and stream is None and anchors is None and direct_task is None and need_task_ids is None
             ):  # fmt: skip
                 try:
                     one, other = tup
                 except ValueError:
                     return slow(tup)
-                if type(one) in plain and type(other) in plain:
-                    put_first(one)
-                    put_second(other)
+                if (one.__class__ is str or one.__class__ in plain) and other.__class__ in plain:
+                    first.append(one)
+                    second.append(other)
                     return None
             return slow(tup, stream, anchors, direct_task, bool(need_task_ids))
 
@@ -485,7 +486,7 @@ class AppliedBolt:
         return travelling(tup, self.name, stream, fields)
 
     def _check_here(self, what: str) -> None:
-        if get_ident() != self._home:
+        if not self._here():
             raise BadEmit(
                 f"{self.name} called {what} on another thread than the one that gives it rows, and on DataFrames a row "
                 f"is done when its bolt returns: what comes later reaches nobody. Wait for the thread in process, and "

@@ -151,6 +151,8 @@ class _Compiled:
             self.frames[source], self.types[source] = frame, kind
         self.zips: tuple[str, ...] = ()
         """Names of the files that the topology's modules travel in."""
+        self._made: dict[StreamId, Any] = {}
+        """How the rows of a stream come about, where no other stream comes with it."""
         self.dead: list[Any] = []
         self.kept: list[Any] = []
 
@@ -169,6 +171,7 @@ class _Compiled:
 
     def _add(self, stage: Stage, persist: bool) -> None:
         from streamlet.spark.applying.frame_types import (
+            Made,
             packed_frame,
             packed_schema,
             read_frame,
@@ -185,7 +188,7 @@ class _Compiled:
         if self.streaming and stage.kind != FREE:
             processor = KeyedStage(job, rows_in, rows_out, self.skipped, tuple(schema.names))
             mode = "None" if job.bolts[0].tick_s is None else "ProcessingTime"
-            grouped = packed_frame(frame, rows_in).groupBy(*keys)
+            grouped = packed_frame(frame, rows_in, stage, self._made).groupBy(*keys)
             made = grouped.transformWithState(processor, packed_schema(schema, rows_out), "Append", mode)
             parts = unpacked_frames(made, rows_out)
         else:
@@ -193,7 +196,10 @@ class _Compiled:
                 frame = frame.repartition(*keys)
             elif stage.kind == SINGLE:
                 frame = frame.repartition(1)
-            made = frame.mapInArrow(MappedStage(job, rows_in, rows_out, self.skipped), schema)
+            mapped = MappedStage(job, rows_in, rows_out, self.skipped)
+            made = frame.mapInArrow(mapped, schema)
+            if len(rows_out.streams) == 1:
+                self._made[rows_out.streams[0]] = Made(frame, mapped)
             # Rule: what is read more than once is kept. One stream with two readers is worked off twice without.
             if persist and self.plan.readers(stage) + keeps_dead > 1:
                 self.kept.append(made.persist())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql.functions import arrays_zip, col, explode, inline, lit, struct
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -39,6 +39,13 @@ _PLAIN = (
     *(StringType, TimestampType),
 )
 _DEAD_TYPE = StructType([StructField(f"c{at}", StringType()) for at in range(len(DEAD_FIELDS))])
+
+
+class Made(NamedTuple):
+    """A frame, and what ``mapInArrow`` calls on it."""
+
+    frame: Any
+    by: Any
 
 
 def named_types(topology: TopologySpec, leaving: Sequence[StreamId], schemas: Mapping[str, Any]) -> dict[StreamId, Any]:
@@ -176,15 +183,26 @@ def _key_columns(count: int) -> list[Any]:
     return [col(f"k{n}") for n in range(count)]
 
 
-def packed_frame(frame: Any, rows_in: RowsIn) -> Any:
-    """Return a frame with the rows of a key in lists."""
+def packed_frame(frame: Any, rows_in: RowsIn, stage: Stage, made: Mapping[StreamId, Made]) -> Any:
+    """Return a stage's frame with the rows of a key in lists.
+
+    What one function alone has ``made``, the same one packs.
+    """
     alone = rows_in.keys + (len(rows_in.streams) > 1)
     fields = [
         field if at < alone else StructField(field.name, ArrayType(field.dataType))
         for at, field in enumerate(frame.schema)
     ]
     schema = StructType(fields)
-    return frame.mapInArrow(PackedRows(alone, to_arrow_schema(schema, timezone="UTC")), schema)
+    arrow_schema = to_arrow_schema(schema, timezone="UTC")
+    first, *others = stage.inputs
+    if others or not first.key or first.stream not in made:
+        return frame.mapInArrow(PackedRows(alone, arrow_schema), schema)
+    # Rule: what gives the rows packs them. As two functions in a row they would run in two processes for each task, and
+    # each row would be written once more.
+    before = made[first.stream]
+    key = tuple(first.fields.index(field) for field in first.key)
+    return before.frame.mapInArrow(PackedRows(alone, arrow_schema, before.by, key), schema)
 
 
 def packed_schema(schema: Any, rows_out: RowsOut) -> Any:

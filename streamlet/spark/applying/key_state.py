@@ -51,6 +51,7 @@ class KeyState:
         # Rule: attributes are written and read together. Two that hold the same object, as self.window and self.views =
         # {"w": self.window}, hold the same one of a key. Each read by itself would hold a copy of its own.
         mutable = {name: own[name] for name in self._pickled if own[name].__class__ not in _PLAIN}
+        self._mutable_names = mutable.keys()
         self._mutable = self._dumps(mutable)
 
     def restore(self, kept: bytes | None) -> None:
@@ -59,12 +60,12 @@ class KeyState:
         for name in [name for name in own if name not in self._begun]:
             del own[name]
         own.update(self._begun)
-        own.update(self._loads(self._mutable))
-        if kept:
-            changed, gone = self._loads(kept)
-            own.update(changed)
-            for name in gone:
-                own.pop(name, None)
+        changed, gone = self._loads(kept) if kept else ({}, ())
+        if not self._mutable_names <= changed.keys():  # else each would be read twice
+            own.update(self._loads(self._mutable))
+        own.update(changed)
+        for name in gone:
+            own.pop(name, None)
 
     def changes(self) -> bytes:
         """Return the attributes that differ; empty where none does. Raises StateNotKept."""

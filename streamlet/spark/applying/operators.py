@@ -188,7 +188,8 @@ class KeyedStage(StatefulProcessor):  # type: ignore[misc]  # pyspark is not typ
             run = StageRun(*self._parts)
             head = run.chain.head
             try:
-                self._keys = KeyState(head.bolt, head.name, head.make_tuple, (head.definition.conf, head.context))
+                shared = head.definition.conf, head.context, head.bolt.logger
+                self._keys = KeyState(head.bolt, head.name, head.make_tuple, shared)
             except BaseException:
                 run.chain.close(clean=False)
                 raise

@@ -6,7 +6,7 @@ list for each field costs a tenth of that. Where each key has one row, nothing i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy
@@ -16,21 +16,30 @@ from streamlet.model.stream import StreamId
 from streamlet.spark.applying.chain import ColumnsOf
 from streamlet.spark.applying.stage_columns import RowsIn, RowsOut, in_utc
 
+Before = Callable[[Iterable[Any]], Iterator[Any]]
+
 
 class PackedRows:
     """The function of a ``mapInArrow``: rows of one key in a RecordBatch become one row. Travels to executors.
 
-    ``schema``: the key's columns as they are (``alone``: how many), then a list for each further column.
+    ``schema``: the key's columns as they are (``alone``: how many), then a list for each further column. ``before``:
+    another such function, which gives the rows; its ``key`` columns are copied in front of them.
     """
 
-    def __init__(self, alone: int, schema: Any) -> None:
+    def __init__(self, alone: int, schema: Any, before: Before | None = None, key: Sequence[int] = ()) -> None:
         self._alone = alone
         self._schema = schema
+        self._before = before
+        self._key = key
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        for batch in batches:
+        for batch in batches if self._before is None else self._before(batches):
             if batch.num_rows:
-                yield self._packed(batch)
+                yield self._packed(batch if self._before is None else self._with_key(batch))
+
+    def _with_key(self, batch: Any) -> Any:
+        columns = [*(batch.column(at) for at in self._key), *batch.columns]
+        return pyarrow.RecordBatch.from_arrays(columns, names=self._schema.names)
 
     def _packed(self, batch: Any) -> Any:
         order, starts = _grouped([batch.column(at) for at in range(self._alone)], batch.num_rows)

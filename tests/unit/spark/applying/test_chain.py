@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streamlet import BadEmit, Batch, BatchingBolt, Bolt, Grouping, StreamId, Topology, Tuple
+from streamlet import BadEmit, Batch, BatchingBolt, Bolt, Grouping, Stream, StreamId, Topology, Tuple
 from streamlet.base.errors import StreamletError, ValueCannotTravel
 from streamlet.model.dataframe_plan import fields_of, plan_dataframes, ticks
 from streamlet.model.settings import resolve
@@ -251,6 +251,91 @@ def test_values_that_cannot_travel_and_rows_of_wrong_form_fail_the_tuple() -> No
     assert "a list of values is wanted" in told[0] and "declares 1 fields" in told[2] and "'other'" in told[3]
 
 
+def of_width(width: int, emits: Any) -> type[Bolt]:
+    """A bolt whose default stream has so many fields, and that calls ``emits(self, row)`` with a good row for it."""
+
+    class Wide(Bolt):
+        outputs = [Stream([f"f{at}" for at in range(width)]), Stream(["line"], name="other")]
+
+        def process(self, tup: Tuple) -> None:
+            emits(self, [f"{tup.values[0]}{at}" for at in range(width)])
+
+    return Wide
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("emits", "told"),
+    [
+        (lambda bolt, row: bolt.emit([*row, 1]), "declares {} fields"),
+        (lambda bolt, row: bolt.emit(row[1:]), "declares {} fields"),
+        (lambda bolt, row: bolt.emit("x" * len(row)), "a list of values is wanted"),
+        (lambda bolt, row: bolt.emit(dict.fromkeys(row)), "a list of values is wanted"),
+        (lambda bolt, row: bolt.emit(len(row)), "a list of values is wanted"),
+        (lambda bolt, row: bolt.emit(row, "no such"), "stream 'no such', which it does not declare"),
+        (lambda bolt, row: bolt.emit(row, direct_task=0), "direct_task=, and on DataFrames"),
+        (lambda bolt, row: bolt.emit(row, need_task_ids=True), "need_task_ids=, and on DataFrames"),
+        (lambda bolt, row: bolt.emit([*row[1:], {1}]), "is a set"),
+        (lambda bolt, row: bolt.emit([type("Text", (str,), {})("a"), *row[1:]]), "field 'f0' is a Text"),
+    ],
+)
+def test_an_emit_that_cannot_leave_fails_its_tuple_and_takes_back_the_others(width: int, emits: Any, told: str) -> None:
+    def emits_before(bolt: Bolt, row: list[str]) -> None:
+        bolt.emit(row)
+        bolt.emit(row[:1], stream="other")
+        if row[0] == "bad0":
+            emits(bolt, row)
+        bolt.emit(tuple(row))
+
+    ran = Ran(alone(of_width(width, emits_before)), [["a"], ["bad"], ["b"]], "skip")
+    good = [[f"{name}{at}" for at in range(width)] for name in "aabb"]
+    assert ran.left == {"one": good, "one[other]": [["a0"], ["b0"]]}
+    assert told.format(width) in ran.failed[0].reason and [row.values for row in ran.failed] == [["bad"]]
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_values_of_every_plain_type_leave_as_they_are_and_others_are_copied(width: int) -> None:
+    class Reused(One):
+        outputs = [Stream([f"f{at}" for at in range(width)])]
+
+        def process(self, tup: Tuple) -> None:
+            for value in ("a", b"a", 1, 1.5, True, None, [1]):
+                row = [value] * width
+                self.emit(row)
+                row[0] = "changed"
+                if isinstance(value, list):
+                    value.append(2)
+
+    expected = [[value] * width for value in ("a", b"a", 1, 1.5, True, None, [1])]
+    left = Ran(alone(Reused), [["a"]]).left["one"]
+    assert left == expected and [type(row[-1]) for row in left] == [type(row[-1]) for row in expected]
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_an_emit_that_somebody_kept_raises_on_another_thread_and_after_the_end(width: int) -> None:
+    told: list[str] = []
+
+    def tries(emit: Any, row: list[str]) -> None:
+        try:
+            emit(row)
+        except BadEmit as error:
+            told.append(str(error))
+
+    def keeps(bolt: Any, row: list[str]) -> None:
+        bolt.kept = bolt.emit
+        thread = threading.Thread(target=tries, args=(bolt.kept, row))
+        thread.start()
+        thread.join()
+        bolt.kept(row)
+
+    ran = Ran(alone(of_width(width, keeps)), [["a"]])
+    assert ran.left == {"one": [[f"a{at}" for at in range(width)]]} and len(told) == 1
+    tries(ran.chain.head.bolt.kept, ["late"] * width)  # type: ignore[attr-defined]
+    assert [text.partition(", ")[0] for text in told] == [
+        "one called emit on another thread than the one that gives it rows"
+    ] * 2
+
+
 def test_an_emit_of_another_thread_and_one_after_the_end_raise() -> None:
     raised: list[BaseException] = []
 
@@ -274,6 +359,22 @@ def test_an_emit_of_another_thread_and_one_after_the_end_raise() -> None:
         "one called emit on another thread than the one that gives it rows",
         "one emitted in cleanup",
     ]
+
+
+def test_a_chain_that_is_closed_on_another_thread_cleans_up_too() -> None:
+    """As by the collector of garbage, which takes an iterator that nobody has finished."""
+    cleaned: list[str] = []
+
+    class Cleans(One):
+        def cleanup(self) -> None:
+            cleaned.append("up")
+
+    chain = Chain(job(alone(Cleans)), 0, 1, lambda row: None)
+    chain.start()
+    thread = threading.Thread(target=chain.close, args=(False,))
+    thread.start()
+    thread.join()
+    assert cleaned == ["up"]
 
 
 def test_a_value_that_is_changed_after_its_emit_has_left_as_it_was() -> None:

@@ -55,6 +55,21 @@ def test_each_key_has_what_it_left_and_a_new_one_what_initialize_left(bolt: Coun
     assert state.changes() == a
 
 
+def test_a_state_that_lacks_an_attribute_gets_that_of_initialize(bolt: Count, state: KeyState) -> None:
+    """As one that an earlier program has kept, and one with plain attributes alone."""
+    state.restore(None)
+    bolt.seen = 1
+    plain = state.changes()
+    bolt.counts["a"] += 1
+    del bolt.kept
+    without = state.changes()
+    bolt.counts["b"] += 1
+    state.restore(plain)
+    assert (bolt.counts, bolt.seen, bolt.kept) == (Counter(), 1, [])
+    state.restore(without)
+    assert (bolt.counts, bolt.seen, hasattr(bolt, "kept")) == (Counter("a"), 1, False)
+
+
 def test_a_key_that_is_as_initialize_left_it_is_nothing_to_keep(bolt: Count, state: KeyState) -> None:
     state.restore(None)
     bolt.counts["a"] += 1

@@ -86,6 +86,13 @@ def test_each_key_goes_on_where_it_was() -> None:
     assert (set(store.kept), store.timers) == ({"a", "b", "c"}, {})
 
 
+def test_what_the_runtime_gave_the_bolt_is_in_no_state() -> None:
+    """Its logger could be pickled, and would be for each key."""
+    store = Store(keyed(Count))
+    store.batch(0, a=["a"])
+    assert b"counts" in store.kept["a"] and b"ogger" not in store.kept["a"]
+
+
 def test_a_key_that_is_back_where_initialize_left_it_has_no_state_without_a_tick() -> None:
     class Pairs(Count):
         def process(self, tup: Tuple) -> None:

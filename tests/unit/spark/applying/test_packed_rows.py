@@ -38,6 +38,20 @@ def test_equal_keys_of_a_batch_become_one_row_in_order() -> None:
     }
 
 
+def test_rows_of_a_function_are_packed_as_it_gives_them() -> None:
+    def twice(batches: Any) -> Any:
+        for batch in batches:
+            yield batch.slice(0, 0)
+            yield pyarrow.concat_batches([batch, batch])
+
+    batch = pyarrow.RecordBatch.from_pydict({"c0": [1, 2], "c1": ["b", "a"]})
+    text, number = pyarrow.string(), pyarrow.int64()
+    schema = lists(k0=text, c0=pyarrow.list_(number), c1=pyarrow.list_(text))
+    (made,) = PackedRows(1, schema, twice, (1,))([batch])
+    assert sorted(made.to_pydict()["c0"]) == [[1, 1], [2, 2]]
+    assert {row["k0"]: row["c1"] for row in made.to_pylist()} == {"a": ["a", "a"], "b": ["b", "b"]}
+
+
 def test_keys_that_are_lists_are_told_apart() -> None:
     kind = pyarrow.list_(pyarrow.int64())
     batch = pyarrow.RecordBatch.from_arrays(
