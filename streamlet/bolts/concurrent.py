@@ -183,9 +183,16 @@ class _Threads(_Pool):
 
     def give(self, tup: Tuple) -> None:
         if len(self._started) < self.bolt.threads:  # with the first tuples: `initialize` may have set how many
-            name = f"{self.bolt.component_name}-{len(self._started)}"
-            self._started.append(threading.Thread(target=self._run, name=name, daemon=True))
-            self._started[-1].start()
+            thread = threading.Thread(
+                target=self._run, name=f"{self.bolt.component_name}-{len(self._started)}", daemon=True
+            )
+            try:
+                thread.start()
+            except RuntimeError:  # the system gives no further thread: those that there are do the work
+                if not self._started:
+                    raise
+            else:
+                self._started.append(thread)
         self._waiting.put(tup)
 
     def _run(self) -> None:
@@ -277,6 +284,9 @@ class _Loop(_Pool):
         # The task names its first coroutine only. Each coroutine names the one that it awaits.
         task, frames = self._running.get(tup), []
         awaited: Any = None if task is None else task.get_coro()
+        if getattr(awaited, "cr_running", False):  # it does not await: its frames are those of the loop's thread
+            frame = sys._current_frames().get(self._thread.ident or 0)
+            return [] if frame is None else [*extract_stack(frame)]
         while (frame := getattr(awaited, "cr_frame", None)) is not None:
             frames.append((frame, frame.f_lineno))
             awaited = awaited.cr_await

@@ -39,8 +39,9 @@ _COUNTERS = {
 _PARTITION = {
     "position": "Next offset to be emitted",
     "committed": "Offset up to which all is done and stored",
-    "lag": "Records between the position and the log's end",
+    "lag": "Offsets between the committed one and the log's end, as of the last answer",
     "behind_s": "Seconds since the time of the next record to be done; 0: there is none",
+    "answered_s": "Seconds since a broker last answered a fetch of it",
     "oldest_open": "Lowest offset that was emitted and is not done",
     "open_s": "Seconds since that was emitted first",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
+from typing import Any
 
 from streamlet.components.tuples import Tuple
 from streamlet.runtime.tasks.bolt_task import BoltTask
@@ -25,25 +26,35 @@ class HeldWatch:
         self._limit_s = limit_s
         self._tell = tell
         self._told: dict[int, tuple[Tuple, float]] = {}
-        """By task, the tuple that was named, and since when it was held."""
+        """By task, the tuple that was named, and since when it was held. Replaced, never changed: threads read it."""
 
     def look(self, now: float) -> None:
         """Name tuples held for too long; tell when they are done."""
         for bolt in self._bolts:
             told = self._told.get(bolt.task_id)
             if told is not None and told[0] not in bolt.held.given:
-                del self._told[bolt.task_id]
+                self._told = {task: named for task, named in self._told.items() if task != bolt.task_id}
                 self._say(bolt, f"{self._name(bolt)} went on after more than {now - told[1]:.0f} s.")
             oldest = min(bolt.held.at_work(), key=itemgetter(1), default=None)
             if oldest is not None and now - oldest[1] >= self._limit_s and bolt.task_id not in self._told:
-                self._told[bolt.task_id] = oldest
+                self._told = {**self._told, bolt.task_id: oldest}
                 self._say(bolt, self._hang_text(bolt, *oldest, now))
 
+    def rows(self, now: float) -> list[dict[str, Any]]:
+        """Return a heartbeat's row for each tuple that was named. Any thread."""
+        return [
+            {"task": task, "call": "process", "seconds": now - since, "tuple": shortened(tup.values)}
+            for task, (tup, since) in self._told.items()
+        ]
+
     def _hang_text(self, bolt: BoltTask, tup: Tuple, since: float, now: float) -> str:
+        began = [since for _, since in bolt.held.at_work()]
+        late = sum(now - since >= self._limit_s for since in began)
         text = (
             f"{self._name(bolt)} has been at work for {now - since:.0f} s on a tuple from {tup.component}, "
-            f"{shortened(tup.values)}, outside of the loop. Others of its tuples go on meanwhile, one fewer at once."
+            f"{shortened(tup.values)}, outside of the loop."
         )
+        text += f" Calls under way for so long: {late} of {len(began)}." if len(began) > 1 else ""
         frames = frames_text(bolt.bolt.where_held(tup))
         return f"{text}\n{frames}" if frames else text
 

@@ -177,6 +177,7 @@ class WorkerLoop:
         self.at_rest = False
         """Whether the last turn has left nothing to do before a timer, a spout or another worker brings something."""
         self.timers = Timers()
+        self._held_watch: HeldWatch | None = None
         self._slept_s = 0.0
         self.census = QueueCensus(
             shared,
@@ -271,8 +272,12 @@ class WorkerLoop:
         answering = [bolt for bolt in self.back_pressure.bounded if bolt.bolt.answers_for_untracked]
         limit_s = self.shared.conf["streamlet.task.hang.secs"]
         if answering:
-            watch = HeldWatch(answering, limit_s, self.shared.tell)
+            watch = self._held_watch = HeldWatch(answering, limit_s, self.shared.tell)
             self.timers.every(limit_s / 4, lambda: watch.look(self.clock.monotonic()), now)
+
+    def held_too_long(self) -> list[dict[str, Any]]:
+        """Return the tuples that bolts work on elsewhere for too long. Any thread."""
+        return [] if self._held_watch is None else self._held_watch.rows(self.clock.monotonic())
 
     def _call_every(self, period_s: float, on_timer: Callable[[], None], whose: str, now: float) -> None:
         try:

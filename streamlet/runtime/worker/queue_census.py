@@ -270,7 +270,10 @@ class QueueCensus:
             for tup in list(live.run.held.given):
                 roots = [*each_root(root for root, _ in tup.anchors or ((tup.root, 0),))]
                 if all(root < floors.get(owner_task(root), 0) for root in roots):
-                    live.run.held.let_go(tup)
+                    # Rule: a call that still runs keeps its place, though its tuple has timed out. The bolt would else
+                    # be given as many more, which nobody works on, and which time out in their turn.
+                    if not live.run.bolt.where_held(tup):
+                        live.run.held.let_go(tup)
                     continue
                 since = live.run.held.at_work_since(tup)
                 found += [(root, task_id, now - since) for root in roots if root < bounds.get(owner_task(root), 0)]

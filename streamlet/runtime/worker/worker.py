@@ -529,7 +529,7 @@ class Worker:
     def _beat(self) -> None:
         built = [] if self.initialized else list(self.loop.tasks.values())
         component = built[-1].plan.component if built else ""
-        hanging = self._hanging()
+        hanging = [*self._hanging(), *self.loop.held_too_long()]
         self.channel.send(dataclasses.replace(self._present_numbers(), initializing=component, hanging=hanging))
 
     def _present_numbers(self) -> messages.Beat:

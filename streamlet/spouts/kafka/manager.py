@@ -117,6 +117,9 @@ class PartitionAges(NamedTuple):
     """Seconds since that was emitted first."""
 
 
+SILENT_S = 10.0
+"""Seconds without an answer after which nobody knows whether more has come; one comes each half second."""
+
 UNKNOWN = FailureCause("")
 """Of a failure that nobody said anything of."""
 
@@ -178,6 +181,8 @@ class PartitionManager:
         """The stop of a bounded read, stored with each commit."""
         self.log_end = ledger.position if log_end is None else log_end
         """The last stable offset as of the last fetch."""
+        self.answered_s: float | None = None
+        """When a broker last answered a fetch of it."""
         self._state = ReadState.READING
         self._fetched_to = 0
         """Where the fetches ended when it was."""
@@ -657,6 +662,9 @@ class PartitionManager:
         if nxt < self._read_end:
             time_ms = self.buffer.time_ms_at(nxt)
             behind_s = None if time_ms is None else max(0.0, (wall_ms - time_ms) / 1e3)
+        # Rule: no answer is no sign that nothing has come. Where brokers are away, the last one says that all is done.
+        elif not self.fetched_all and self.answered_s is not None and now_s - self.answered_s > SILENT_S:
+            behind_s = None
         if not ledger.open_count:
             return PartitionAges(behind_s, None, None)
         emitted_s = self._emitted_s.at(nxt)

@@ -555,9 +555,10 @@ class KafkaSpout(Spout):
         now_s, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
         # One row a partition: beside the one that reads a topic made again, what is left of the old topic has none.
         rows = {manager.partition: manager for manager in reversed(self._managers)}
-        return [self._status_of(rows[each], rows[each].ages(now_s, wall_ms)) for each in sorted(rows)]
+        return [self._status_of(rows[each], rows[each].ages(now_s, wall_ms), now_s) for each in sorted(rows)]
 
-    def _status_of(self, manager: PartitionManager, ages: PartitionAges) -> dict[str, Any]:
+    def _status_of(self, manager: PartitionManager, ages: PartitionAges, now_s: float) -> dict[str, Any]:
+        answered_s = manager.answered_s
         leader = self._leader(manager.partition)
         return {
             "topic": manager.partition.topic,
@@ -572,6 +573,7 @@ class KafkaSpout(Spout):
             "given_up": manager.ledger.counts.given_up,
             "lost": manager.ledger.counts.lost,
             "behind_s": ages.behind_s,
+            "answered_s": None if answered_s is None else max(0.0, now_s - answered_s),
             "open": manager.ledger.open_count,
             "oldest_open": ages.oldest_open,
             "open_s": ages.open_s,

@@ -372,3 +372,43 @@ def test_a_tuple_that_waits_for_a_thread_is_not_yet_at_work(kind: type[Any]) -> 
             time.sleep(0.001)
         second.set()
         settled(test, 2)
+
+
+def test_a_coroutine_that_blocks_its_loop_is_found_at_the_users_line() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    class Blocks(AsyncBolt):
+        async def process(self, tup: Tuple) -> None:
+            self.ask()
+
+        def ask(self) -> None:
+            entered.set()
+            leave.wait(20)
+
+    with BoltTester(Blocks) as test:
+        test.give("a")
+        assert entered.wait(20)
+        live = test._live(test._name)[0]
+        (tup,) = live.run.held.given  # type: ignore[union-attr]
+        assert "ask" in [frame.name for frame in live.component.where_held(tup)]  # type: ignore[union-attr]
+        leave.set()
+        settled(test, 1)
+
+
+def test_where_the_system_gives_no_further_thread_those_that_there_are_do_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without any, each tuple fails; the end waits for none that never began."""
+    start, given = threading.Thread.start, []
+
+    def first(thread: threading.Thread) -> None:
+        given.append(thread)
+        if len(given) != 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with BoltTester(Threaded, raise_errors=False) as test:
+        monkeypatch.setattr(threading.Thread, "start", first)
+        test.give("a", "b", "c")
+        test.wait()
+        assert test.failed == [["a"]] and sorted(test.acked) == [["b"], ["c"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from traceback import FrameSummary
 from typing import Any
 
 from streamlet import Bolt, Spout, Topology, Tuple
@@ -179,6 +180,20 @@ def test_tuples_of_closed_trees_are_held_no_longer() -> None:
         one.loop.turn()
         assert [held[0] for held in one.answer().held] == [ROOT + STEP]
         assert len(one.loop.tasks[BOLT].run.held) == 1  # type: ignore[union-attr]
+
+
+def test_a_tuple_of_a_closed_tree_keeps_its_place_while_a_thread_is_in_its_call() -> None:
+    """A pool whose threads all hang would else be given tuples that nobody works on, and that time out."""
+    with rig(1) as one:
+        one.arrives(ROOT, ROOT + STEP)
+        one.loop.turn()
+        calls = {ROOT}
+        one.bolt.where_held = lambda tup: [FrameSummary("users.py", 7, "ask")] if tup.root in calls else []
+        for left in (1, 0):
+            one.arrives(ask=Ask(9, [ROOT + 9 * STEP], [ROOT + 9 * STEP], []))
+            one.loop.turn()
+            assert one.answer().held == [] and len(one.loop.tasks[BOLT].run.held) == left  # type: ignore[union-attr]
+            calls.clear()
 
 
 def test_nobody_asks_while_nothing_is_open() -> None:

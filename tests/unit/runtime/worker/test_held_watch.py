@@ -31,7 +31,17 @@ def test_the_oldest_is_named_once_with_its_stack_and_then_the_next() -> None:
     (named,) = told
     assert "has been at work for 30 s on a tuple from lines, ['a'], outside of the loop." in named
     assert named.endswith('\n    File "users.py", line 7, in ask\n      self.service.ask()')
+    assert watch.rows(47.5) == [{"task": task.task_id, "call": "process", "seconds": 37.5, "tuple": "['a']"}]
     del task.held.given[first]
     watch.look(50.0)
     assert "went on after more than 40 s" in told[1]
     assert "35 s on a tuple from lines, ['b']" in told[2] and "File" not in told[2]
+
+
+def test_how_many_of_those_at_work_take_too_long_is_said() -> None:
+    told: list[str] = []
+    task = Rig(Asks()).task
+    watch = HeldWatch([task], 30.0, lambda level, text, component, number: told.append(text))
+    task.held.given.update({Tuple([n], "lines", "s", 1, n): began for n, began in ((1, 0.0), (2, 5.0), (3, 30.0))})
+    watch.look(36.0)
+    assert "outside of the loop. Calls under way for so long: 2 of 3." in told[0]

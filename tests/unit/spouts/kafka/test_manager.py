@@ -25,7 +25,14 @@ from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Targe
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.spouts.kafka.dead_letters.dead_letter import Fault, LastTry
 from streamlet.spouts.kafka.errors import PoisonRecord, SchemeNotReady
-from streamlet.spouts.kafka.manager import EMITTED_END, EMITTED_MORE_LEFT, NO_EMITTED, EmitLimits, PartitionManager
+from streamlet.spouts.kafka.manager import (
+    EMITTED_END,
+    EMITTED_MORE_LEFT,
+    NO_EMITTED,
+    SILENT_S,
+    EmitLimits,
+    PartitionManager,
+)
 from streamlet.spouts.kafka.offset_ledger import LedgerViolation, OffsetLedger
 from streamlet.spouts.kafka.partition import OffsetRange, Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
@@ -1245,6 +1252,16 @@ def test_a_partition_is_as_far_behind_as_its_next_record_to_be_done_is_old() -> 
     one.add(iter(()), 0, 4, 9)
     assert one.ages(61.0, WALL_MS).behind_s == 30.0, "of a record that was not fetched: the time of the one before"
     assert one.ages(61.0, WALL_MS - 60_000).behind_s == 0.0, "a producer's clock that is ahead"
+
+
+def test_how_far_behind_is_not_known_where_no_broker_has_answered_for_long() -> None:
+    """Unless it is read to its fixed end: nothing more is asked then."""
+    one, bounded = manager(), manager(end=0)
+    for each in (one, bounded):
+        each.answered_s = 100.0
+    assert one.ages(100.0 + SILENT_S, WALL_MS).behind_s == 0.0
+    assert one.ages(100.1 + SILENT_S, WALL_MS).behind_s is None
+    assert bounded.ages(100.1 + SILENT_S, WALL_MS).behind_s == 0.0
 
 
 def test_a_record_that_waits_to_be_unpacked_is_as_old_as_its_header_says() -> None:
