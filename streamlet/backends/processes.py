@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from streamlet.backends.contract import Observer, RunRequest, RunResult, Stop
-from streamlet.backends.run_coordinator import Adopt, RunCoordinator
+from streamlet.backends.run_coordinator import START_REFUSED, Adopt, RunCoordinator
 from streamlet.base.errors import BadInput
 from streamlet.base.termination_signals import held_back
 from streamlet.runtime.supervision.worker_states import HeldUp
@@ -73,7 +73,7 @@ class ProcessLauncher:
             ours = self._start(worker, epoch)
         except (OSError, subprocess.SubprocessError) as error:
             # No descriptor, process or memory is left: that may pass, so it is one start that came to nothing.
-            self._unstarted.append((worker, epoch, f"could not be started: {error}"))
+            self._unstarted.append((worker, epoch, f"{START_REFUSED}{error}"))
             return
         adopt(worker, epoch, ControlChannel.inherited(ours))
 

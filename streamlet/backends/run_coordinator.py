@@ -70,6 +70,14 @@ CLOSE_S = 5.0
 STALL_S = 0.5
 """Seconds between two looks at the clock beyond which the coordinator stood still: more do not count for anybody."""
 
+START_REFUSED = "could not be started: "
+"""How a launcher tells of a process that the system did not start."""
+
+START_REFUSED_REMEDY = (
+    "the system gives no more descriptors, processes or memory. Look at `ulimit -n`, `ulimit -u` and the limits of the "
+    "control group."
+)
+
 DEATH_S = 0.5
 """Seconds after a link broke until the death of one of its workers must be known."""
 
@@ -267,7 +275,8 @@ class RunCoordinator:
             self._read_last_messages(worker, epoch)
             self._read_page(worker, epoch)
             self._note_deadly(worker, epoch, how)
-            self._do(supervisor.gone(worker, epoch, how + self._memory_text(worker, how), now))
+            remedy = START_REFUSED_REMEDY if how.startswith(START_REFUSED) else ""
+            self._do(supervisor.gone(worker, epoch, how + self._memory_text(worker, how), now, remedy))
         self._do(self._report_closed_channels(now))
         self._cut_broken_links(now)
         self._look_at_silent(now)

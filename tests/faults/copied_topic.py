@@ -143,7 +143,9 @@ class Copying:
         """Each record was copied once and in order; no tuple failed, and no worker was replaced."""
         with self.network.inside(BROKER):
             rows = read_back(self.cluster, self.copy, self.written)
-        assert [int(row.value or b"") for row in rows] == self.seen() == list(range(self.written))
+        wanted = list(range(self.written))
+        assert self.seen() == wanted, self.said()
+        assert [int(row.value or b"") for row in rows] == wanted, self.said()
         result: dict[str, Any] = json.loads((self.folder / "log").read_text().splitlines()[-1])
-        assert result["drained"] and [worker["epoch"] for worker in result["workers"]] == [1, 1]
-        assert [(row["failed"], row["timed_out"]) for row in result["components"]] == [(0, 0)] * 3
+        assert result["drained"] and [worker["epoch"] for worker in result["workers"]] == [1, 1], self.said()
+        assert [(row["failed"], row["timed_out"]) for row in result["components"]] == [(0, 0)] * 3, self.said()

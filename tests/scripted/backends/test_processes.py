@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -248,7 +249,23 @@ def test_a_start_that_the_system_refuses_costs_one_restart(tmp_path: Path, monke
     assert ProcessesBackend().run(request(tmp_path / "refused.py", None), observer, stop).drained
     assert len(tries) == 4 and len(os.listdir("/proc/self/fd")) == before
     told = [text for text in observer.texts if "could not be started" in text]
-    assert told == [f"worker 1 (epoch {n}) could not be started: [Errno 24] Too many open files" for n in (1, 2)]
+    first, second = told
+    assert second == "worker 1 (epoch 2) could not be started: [Errno 24] Too many open files"
+    assert first.startswith(second.replace("epoch 2", "epoch 1")) and "Look at `ulimit -n`" in first
+
+
+def test_a15_a_start_that_the_system_refuses_each_time_ends_the_run_and_blames_no_component(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(*given: Any, **more: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(processes.subprocess, "Popen", refusing)
+    asked = request(tmp_path / "never.py", None)
+    asked = dataclasses.replace(asked, conf={**asked.conf, "streamlet.worker.restarts.max": 2})
+    with pytest.raises(RunFailed, match=r"started 3 times and never came up.*Too many open files.*`ulimit -n`") as end:
+        ProcessesBackend().run(asked, Watcher(), Stop())
+    assert "components" not in end.value.message
 
 
 def test_what_the_kernel_does_not_let_end_holds_nothing_up(
