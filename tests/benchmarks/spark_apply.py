@@ -5,13 +5,15 @@
 By hand are ``mapInArrow`` (lines to words), the same behind a repartition (counts of words), each on whole columns,
 row by row in a loop, and with a function called for each row that comes and that leaves; and ``transformWithState``
 (counts of words in a stream of files). By batch are the same bolts with ``process_batch``. A round runs each way to do
-a job once, in alternating order. Prints input lines a second of each, and the ratio of ours to each way by hand in the
-same round: medians, smallest and largest.
+a job once, in alternating order. Prints of each way the input lines a second and the microseconds of processor a line,
+of Spark and its workers together; and of ours both as ratios to each way by hand in the same round, above 1 where ours
+does better: medians, smallest and largest.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import statistics
 import tempfile
@@ -268,18 +270,38 @@ def jobs(spark: Any, folder: Path, lines: int) -> list[Job]:
 def measure(job: Job, rounds: int) -> None:
     ways = {**job.ours, **job.by_hand}
     rates: dict[str, list[float]] = {way: [] for way in ways}
+    costs: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(rounds + 1):
         for way in [*ways][:: 1 if number % 2 else -1]:
-            began = time.perf_counter()
+            began, spent = time.perf_counter(), processor_s()
             job.run(ways[way])
             if number:  # the first one warms up
                 rates[way].append(job.lines / (time.perf_counter() - began))
-    for way, found in rates.items():
-        print(f"{job.name:7} {way:17} {spread(found, '9.0f')} lines/s", flush=True)
+                costs[way].append((processor_s() - spent) / job.lines * 1e6)
+    for way in ways:
+        rate, cost = spread(rates[way], ",.0f"), spread(costs[way], ".2f")
+        print(f"{job.name:7} {way:17} {rate} lines/s   {cost} us", flush=True)
     for way in job.ours:
         for other in job.by_hand:
-            ratios = [one / two for one, two in zip(rates[way], rates[other], strict=True)]
-            print(f"{job.name:7} {way} : {other:17} {spread(ratios, '.2f')}", flush=True)
+            rate = spread([one / two for one, two in zip(rates[way], rates[other], strict=True)], ".2f")
+            cost = spread([two / one for one, two in zip(costs[way], costs[other], strict=True)], ".2f")
+            print(f"{job.name:7} {way} : {other:17} lines/s {rate}   processor {cost}", flush=True)
+
+
+def processor_s() -> float:
+    """Return the processor time of all processes below this one, with those of them that have ended."""
+    below: dict[int, list[tuple[int, int]]] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = file.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        below.setdefault(int(fields[1]), []).append((int(file.parent.name), sum(map(int, fields[11:15]))))
+
+    def ticks(parent: int) -> int:
+        return sum(own + ticks(child) for child, own in below.get(parent, ()))
+
+    return ticks(os.getpid()) / os.sysconf("SC_CLK_TCK")
 
 
 def spread(found: list[float], form: str) -> str:
