@@ -35,6 +35,16 @@ class Notices(Generic[K]):
         self._given[key] = now_s, 0
         return left_out
 
+    def take_overdue(self, now_s: float) -> dict[K, int]:
+        """Return the notices left out whose time has come, by key; they count as given now."""
+        overdue = {
+            key: left_out
+            for key, (given_s, left_out) in self._given.items()
+            if left_out and now_s - given_s >= self._again_s
+        }
+        self._given.update(dict.fromkeys(overdue, (now_s, 0)))
+        return overdue
+
     def take_left_out(self) -> dict[K, int]:
         """Return the notices left out, by key, and forget all keys."""
         given, self._given = self._given, {}

@@ -15,13 +15,15 @@ import pytest
 from streamlet import Bolt, Grouping, ReliableSpout, Spout, TopologyContext
 from streamlet.backends.contract import RunResult, RunStatus
 from streamlet.base import errors
+from streamlet.base.backoff import Backoff
 from streamlet.bolts.kafka import KafkaBolt
 from streamlet.cli import show
 from streamlet.cli.main import COMMANDS, streamlet
+from streamlet.cli.metrics_file import _Families
 from streamlet.devcluster.jars import RELEASES
 from streamlet.model.grouping import KINDS
 from streamlet.model.settings import SETTINGS
-from streamlet.spouts.kafka import SpoutConfig
+from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
 from streamlet.spouts.kafka.schemes import scheme
 from tests.docs.pages import ROOT
 
@@ -234,3 +236,22 @@ def test_the_glossary_is_in_order_and_each_page_it_names_uses_the_word() -> None
         for page in pages:
             text = (GLOSSARY.parent / page).read_text(encoding="utf-8")
             assert re.search(rf"\b{term}", text, re.IGNORECASE), f"{page} does not speak of {word}"
+
+
+def test_every_series_of_the_metrics_file_is_on_the_page_with_its_labels() -> None:
+    found = {
+        f"`{each.name}{'_total' * (each.type == 'counter')}`": [f"`{label}`" for label in each._labelnames[1:]] or ["-"]
+        for each in _Families("T", RunStatus("running", 1.0)).collect()
+    }
+    told = {name: labels.split(", ") for name, labels, _ in rows(section("## The metrics file"))}
+    assert told == found
+
+
+def test_a_failed_record_is_tried_for_as_long_as_the_guide_says() -> None:
+    """20 pauses, without the chance in them."""
+    config = SpoutConfig(KafkaHosts("b:9092"), "t", id="i")
+    retries = Backoff(
+        config.retry_initial_delay_ms / 1e3, config.retry_delay_max_ms / 1e3, config.retry_delay_multiplier, 0.0
+    )
+    seconds = sum(retries.delay(fails, lambda: 0.5) for fails in range(1, config.retry_limit + 1))
+    assert (config.retry_limit, seconds // 10) == (20, 14)

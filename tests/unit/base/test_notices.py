@@ -35,6 +35,15 @@ def test_what_was_left_out_is_taken_once_and_the_keys_are_new_afterwards() -> No
     assert notices.due("a", 1.0) == 0
 
 
+def test_what_was_left_out_is_taken_when_its_interval_is_over_and_begins_another() -> None:
+    notices: Notices[str] = Notices(10.0)
+    for key, now_s in (("a", 0.0), ("a", 1.0), ("b", 5.0)):
+        notices.due(key, now_s)
+    assert notices.take_overdue(9.9) == {}
+    assert notices.take_overdue(10.0) == {"a": 1} and notices.take_overdue(30.0) == {}
+    assert notices.due("a", 19.9) is None and notices.due("a", 20.0) == 1
+
+
 def test_without_an_end_only_the_first_is_given() -> None:
     notices: Notices[None] = Notices(float("inf"))
     assert notices.due(None, 0.0) == 0 and notices.due(None, 1e9) is None

@@ -103,6 +103,7 @@ class DeadLetterWriter:
         if self._waiting and now_s >= self._offer_after_s:
             self._offer(now_s)
         self._watch(now_s)
+        self._lines.look(now_s)
 
     def _take(self, manager: PartitionManager, now_s: float) -> None:
         now_ms = int(time.time() * 1000)

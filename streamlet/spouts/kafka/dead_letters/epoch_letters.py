@@ -65,6 +65,7 @@ class EpochLetters:
                 for given_up in manager.given_up:
                     self._send(manager, given_up, now_s)
                 manager.given_up.clear()
+        self._lines.look(now_s)
 
     def _send(self, manager: PartitionManager, given_up: GivenUp, now_s: float) -> None:
         record, partition = given_up.record, manager.partition

@@ -140,8 +140,12 @@ def test_the_log_names_a_letter_of_each_kind_and_counts_the_others(rig: Rig, cap
     manager.give_up(100)
     writer.serve([manager], 61.0)  # type: ignore[list-item]
     assert "(99 more for such errors since the last report)" in caplog.text
+    manager.give_up(150, 151, 152)
+    for now_s in (70.0, 120.0, 122.0, 124.0):
+        writer.serve([manager], now_s)  # type: ignore[list-item]
+    assert caplog.text.count("3 more go to the dead letters (count: ValueError)") == 1, "a minute after the last line"
     manager.give_up(200, 201)
-    writer.serve([manager], 71.0)  # type: ignore[list-item]
+    writer.serve([manager], 131.0)  # type: ignore[list-item]
     writer.close(1.0)
     assert caplog.messages[-1] == "2 more go to the dead letters (count: ValueError)"
 
