@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 DIAL_AGAIN = Backoff(initial=0.05, maximum=0.5)
 """Seconds between two dials of one peer: from 0.05 up, with chance in them. Short: tuples wait for the link."""
 
+THREADLESS_S = 10.0
+"""Seconds without a thread for a dial after which a worker asks to be replaced."""
+
 TELL_S = 1.0
 """Seconds between two reports of failed dials of one peer."""
 
@@ -45,7 +48,7 @@ class Peering:
 
     All methods belong to the loop's thread, but ``check_hello`` and ``add_secured``, which any thread calls. ``linked``
     gets each version of the book whose peers are all linked; ``unlinked`` gets a peer that does not answer our dials,
-    and the reason.
+    and the reason; ``unfit`` the reason why this worker will dial nobody.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Peering:
         post: Post,
         linked: Callable[[int], None],
         unlinked: Callable[[int, str], None],
+        unfit: Callable[[str], None],
         tls: LinkTls | None = None,
     ) -> None:
         self.index = me.worker
@@ -67,6 +71,8 @@ class Peering:
         self._post = post
         self._linked = linked
         self._unlinked = unlinked
+        self._unfit = unfit
+        self._threadless_since: float | None = None
         self._tls = tls
         self._version = 0
         self._peers: Mapping[int, tuple[int, LinkAddress]] = {}
@@ -159,12 +165,23 @@ class Peering:
                 args = (worker, epoch, address, self._version, pause_s)
                 try:
                     threading.Thread(target=self._dial, args=args, name="dial", daemon=True).start()
+                    self._threadless_since = None
                 except RuntimeError as error:
                     # The system gives no further thread. That may pass, so it is a dial that failed. The loop itself
                     # waits before the next one: without the link its spouts stand still.
                     time.sleep(DIAL_AGAIN.initial)
-                    why = str(error)
-                    self._post(partial(self._dial_again, worker, epoch, why))
+                    self._note_threadless(time.monotonic())
+                    self._post(partial(self._dial_again, worker, epoch, str(error)))
+
+    def _note_threadless(self, now: float) -> None:
+        """Ask for a replacement after long without a thread."""
+        # Rule: a process at its limit (of memory, of threads) does not come out of it by waiting, and the whole run
+        # waits for its link. Its replacement begins with nothing.
+        if self._threadless_since is None:
+            self._threadless_since = now
+        elif now - self._threadless_since >= THREADLESS_S:
+            self._threadless_since = now  # asked again only after as long
+            self._unfit(f"got no thread from the system for {THREADLESS_S:g} s, and could not dial its peers")
 
     def _dial(self, worker: int, epoch: int, address: LinkAddress, version: int, pause_s: float) -> None:
         me = self._me

@@ -229,6 +229,7 @@ class Worker:
             self.loop.post,
             self._linked,
             lambda peer, why: self.channel.try_send(messages.Unlinked(peer, why)),
+            lambda why: self.channel.try_send(messages.Unfit(f"{why}{memory_limit()}")),
             self._tls,
         )
 

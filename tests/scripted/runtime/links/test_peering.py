@@ -54,6 +54,7 @@ class Rig:
         self.refusal: Exception | None = None
         self.linked: list[int] = []
         self.unlinked: list[tuple[int, str]] = []
+        self.unfit: list[str] = []
         self.sockets: list[socket.socket] = []
         self.peering = Peering(
             Hello(DATA, RUN, index, 1, wanted=index),
@@ -63,6 +64,7 @@ class Rig:
             self.posted.put,
             self.linked.append,
             lambda worker, why: self.unlinked.append((worker, why)),
+            self.unfit.append,
         )
 
     def secured(self, hello: Hello) -> Any:
@@ -296,3 +298,22 @@ def test_a_peer_that_has_died_is_not_dialled_again(rig: Callable[[int], Rig]) ->
     one.peering.gone(0, 1)
     one.arrives(2)
     assert one.links.epochs() == {2: 1} and one.linked == [1] and not one.peering._dialing
+
+
+def test_a_worker_that_gets_no_thread_for_long_asks_to_be_replaced(
+    rig: Callable[[int], Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole run waits for its link, and it would wait for ever."""
+    one = rig(1)
+    monkeypatch.setattr(peering, "THREADLESS_S", 0.05)
+
+    def refused(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    one.peering.apply_book(1, book(0, 1))
+    deadline = time.monotonic() + PATIENCE_S
+    while not one.unfit:
+        assert time.monotonic() < deadline
+        one.run_posted()
+    assert one.unfit[0].startswith("got no thread from the system for 0.05 s")
