@@ -275,8 +275,8 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
     A run that ended by the time with an ``exit_status`` was to catch up before.
     """
     why = {"caught_up": "Caught up", "time": "Time is over", "interrupted": "Stopped"}.get(result.reason, result.reason)
-    failed = sum(row.failed for row in result.status.components if row.kind == SPOUT)
-    before = f"{many(failed, 'tuple tree')} failed on the way, for the spout to send again.\n" if failed else ""
+    again = sum(max(0, row.failed - row.given_up) for row in result.status.components if row.kind == SPOUT)
+    before = f"{many(again, 'tuple tree')} failed on the way, for the spout to send again.\n" if again else ""
     before += "".join(f"{line}\n" for line in [*gone_lines(result.status), *tick_lines(result.status)])
     left = "everything that was emitted is done"
     if not result.drained:

@@ -45,9 +45,10 @@ GivenFields = Mapping[str, Mapping[str, Sequence[str] | None]]
 class BoltTester(Tester, Generic[B]):
     """One bolt, fed by hand.
 
-    ``bolt`` is a class, or a line of a topology (``WordCount.count``) with its config and the streams that it reads.
-    ``conf`` holds what stands in the topology's config. ``sources`` are the names that tuples may come from, where no
-    line says them; a mapping gives the fields of each: ``{"orders": ["user", "amount"]}``.
+    ``bolt`` is a class, or a line of a topology (``WordCount.count``) with its own config and the streams that it
+    reads. ``conf`` holds what stands in the topology's config (``WordCount.config``).
+    ``sources`` are the names that tuples may come from, where no line says them; a mapping gives the fields of each:
+    ``{"orders": ["user", "amount"]}``.
     ``readers`` are the bolts that read each of its streams, and their number of tasks, for a bolt that asks for task
     ids. Raises what ``initialize`` makes the run raise, and BadInput for arguments that cannot be.
     """

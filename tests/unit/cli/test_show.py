@@ -264,3 +264,14 @@ def test_the_numbers_of_a_run_that_failed_stand_above_its_error(capsys: pytest.C
     view.failed(ValueError("x"), 1)
     told = "".join(capsys.readouterr())
     assert told.count("emitted") == 1 and "1,234,567" in told and "committed" in told
+
+
+def test_what_was_given_up_is_not_said_to_be_sent_again() -> None:
+    def told(**counts: int) -> str:
+        rows = (ComponentStatus("lines", "spout", 1, emitted=9, **counts),)
+        return show.ending(RunResult("caught_up", RunStatus("ended", 1.0, rows), True))
+
+    assert told(failed=5, given_up=2, kept=2).startswith(
+        "3 tuple trees failed on the way, for the spout to send again."
+    )
+    assert "to send again" not in told(failed=2, given_up=2)
