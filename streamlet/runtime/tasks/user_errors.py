@@ -10,6 +10,7 @@ import inspect
 import logging
 import resource
 import sys
+import sysconfig
 import textwrap
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,8 @@ Defined = Callable[..., Any] | None
 _OURS = str(Path(__file__).parents[2])
 _CALLERS = tuple(f"{_OURS}/{part}" for part in ("runtime", "components", "bolts/concurrent.py"))
 """Our code that calls the user's or is called by it: no line of it is a place for the user to look at."""
+
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 logger = logging.getLogger("streamlet")
 
@@ -362,14 +365,24 @@ def waits_long(spout: str, bolt: str, wait_s: float, window: PendingWindow) -> s
 def place(error: BaseException, defined: Defined = None) -> str:
     """Return ``FILE:LINE`` where the user has to look; empty if nothing is known."""
     frames = traceback.extract_tb(error.__traceback__)
-    if not frames or not _below(frames[-1].filename, *_CALLERS):
-        return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    # Our code raised it: the user's line that called us counts. Where there is none, the call of the user's code itself
-    # failed (too many arguments, for example), and the place is the definition of the function that was called.
-    users = [frame for frame in frames if not _below(frame.filename, _OURS)]
-    if users:
-        return f"{users[-1].filename}:{users[-1].lineno}"
-    return definition(defined) or f"{frames[-1].filename}:{frames[-1].lineno}"
+    if not frames:
+        return ""
+    last, others = frames[-1], [frame for frame in frames if not _below(frame.filename, _OURS)]
+    by_us = _below(last.filename, *_CALLERS)
+    if by_us or _is_library(last.filename):
+        # Rule: our code raised it, or a library: the user's line that called it counts, where there is one.
+        users = [frame for frame in others if not _is_library(frame.filename)] or (others if by_us else [last])
+        # Without any the call of the user's code itself failed (too many arguments, for example), and the place is the
+        # definition of the function that was called.
+        if by_us and not users:
+            return definition(defined) or f"{last.filename}:{last.lineno}"
+        last = users[-1]
+    return f"{last.filename}:{last.lineno}"
+
+
+def _is_library(path: str) -> bool:
+    """Tell whether a file is Python's or an installed package's."""
+    return path.startswith("<") or (_below(path, *_LIBRARIES) and not _below(path, _OURS))
 
 
 def of_users(frames: Sequence[traceback.FrameSummary]) -> Sequence[traceback.FrameSummary]:

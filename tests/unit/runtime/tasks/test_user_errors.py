@@ -96,6 +96,13 @@ def test_a_process_without_its_tuple_is_located_where_it_is_defined(run: Run) ->
     assert f"TypeError at {file}:{SINK} " in told and "bolt_task.py" not in told
 
 
+def test_what_a_library_raises_is_located_at_the_line_that_called_it(run: Run) -> None:
+    """Nobody mends json, or socket."""
+    lines = "def process(self, tup):\n        import json\n        json.loads('{')"
+    file, told = run(sink=lines)
+    assert f"JSONDecodeError at {file}:{SINK + 2} " in told
+
+
 def test_a_constructor_that_wants_more_is_located_where_it_is_defined(run: Run) -> None:
     """Of its own, or the class if it has none."""
     file, told = run(sink=f"def __init__(self, limit): pass\n    {PROCESS}")
