@@ -141,6 +141,8 @@ class _Pool:
 
     def settle(self, tup: Tuple, error: BaseException | None) -> None:
         """Ack or fail a tuple that was processed, on its thread."""
+        if error is not None or not self._acks:  # it may be held on, by a bolt without `auto_fail` or `auto_ack`
+            self._port.ends(tup)
         try:
             if error is not None:
                 self._port.raised(error, tup)

@@ -69,6 +69,10 @@ class BoltPort(TaskPort, Protocol):
         """Note that work on a held tuple begins now. Any thread."""
 
     @property
+    def ends(self) -> Callable[[Any], None]:
+        """Note that a held tuple is worked on no longer. Any thread."""
+
+    @property
     def rest(self) -> Callable[[bool], None]:
         """Say whether tuples are to wait in the bolt's queue for now; when that is full, spouts pause."""
 

@@ -418,7 +418,7 @@ class BoltTask:
             self.stats.acked += acked
             if self._commits and one.stream in EPOCH_STREAMS:
                 self.stats.set_apart("acked", acked)
-            since = self.held.let_go(one) if self.held.given else None
+            since = self.held.let_go(one) if self.held.given or self.held.begun else None
             if since is not None and self.bolt.answers_for_untracked:
                 self.stats.latency.add(self.clock.monotonic() - since)
 
@@ -477,7 +477,7 @@ class BoltTask:
             self.held.let_batch_go(given)
         else:
             failed = settling.fail_tuple(given, self.acks, self.fails)
-            if self.held.given:
+            if self.held.given or self.held.begun:
                 self.held.let_go(given)
         self.stats.failed += failed
         if self._commits and given.stream in EPOCH_STREAMS:
@@ -568,6 +568,10 @@ class BoltTask:
         if has_threads or not isinstance(self.bolt, BatchingBolt):
             self._noted_held = count
             self.in_hand.note_held(self.task_id, self.held.given, has_threads, self._careful_until is not None)
+
+    def note_at_fault(self, tup: Tuple) -> None:
+        """Note a held tuple, with its messages, that its bolt hangs on."""
+        self.in_hand.note_held(self.task_id, [tup], has_threads=True, in_full=True)
 
     def taken_s(self, now: float) -> float:
         """Return the seconds taken for the tuples so far."""
@@ -792,6 +796,10 @@ class BoltTask:
     def begins(self, tup: Tuple) -> None:
         """Note that work on a held tuple begins now. Any thread."""
         self.held.begins(tup, self.clock.monotonic())
+
+    def ends(self, tup: Tuple) -> None:
+        """Note that a held tuple is worked on no longer. Any thread."""
+        self.held.ends(tup)
 
     @property
     def works_elsewhere(self) -> bool:

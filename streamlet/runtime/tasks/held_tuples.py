@@ -22,8 +22,10 @@ class HeldTuples:
         """Tuples that the bolt wants to hold: its ``max_unacked``; 0: any number."""
         self.allowed = 0
         """Tuples that the bolt may hold before it waits: ``most``, fewer under suspicion; 0: any number."""
-        self._begun: dict[Tuple, float] = {}
-        """Those of them that threads work on, and since when. Any thread; never gone through but in one call."""
+        self.begun: dict[Tuple, float] = {}
+        """Tuples that threads work on, and since when. Any thread; never gone through but in one call."""
+        self._knows_begun = False
+        """Whether the bolt says when work on a tuple begins."""
         self._full_since: float | None = None
         self._full_s = 0.0
 
@@ -44,7 +46,7 @@ class HeldTuples:
 
     def let_go(self, tup: Tuple) -> float | None:
         """Forget a tuple that is held no longer; return since when it was, None if it was not."""
-        self._begun.pop(tup, None)
+        self.begun.pop(tup, None)
         return self.given.pop(tup, None)
 
     def let_batch_go(self, batch: Batch) -> None:
@@ -56,19 +58,22 @@ class HeldTuples:
     def begins(self, tup: Tuple, now: float) -> None:
         """Note that work on a tuple begins. Any thread."""
         # Rule: a tuple times out by its call, not by the wait for a thread before it. Two calls that each take most of
-        # the time-out would else time out though nobody is late. Noted beside `given`, which the loop alone changes,
-        # for it may be going through it. It may settle the tuple meanwhile: that is looked at after.
-        self._begun[tup] = now
-        if tup not in self.given:
-            self._begun.pop(tup, None)
+        # the time-out would else time out though nobody is late. Noted beside `given`, which the loop alone changes:
+        # a thread may begin before the loop has noted that the tuple is held, and the loop may be going through it.
+        self.begun[tup] = now
+        self._knows_begun = True
+
+    def ends(self, tup: Tuple) -> None:
+        """Note that a held tuple is worked on no longer. Any thread."""
+        self.begun.pop(tup, None)
 
     def at_work_since(self, tup: Tuple) -> float:
         """Return when work on a held tuple began; when it was given, if unknown."""
-        return self._begun.get(tup, self.given[tup])
+        return self.begun.get(tup, self.given[tup])
 
     def at_work(self) -> list[tuple[Tuple, float]]:
         """Return tuples at work and since when; all held where unknown."""
-        return [*self._begun.items()] or [*self.given.items()]
+        return [*self.begun.items()] if self._knows_begun else [*self.given.items()]
 
     def untracked(self) -> int:
         """Count the untracked tuples among them."""

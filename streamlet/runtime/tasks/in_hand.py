@@ -224,7 +224,9 @@ def with_tuple(held: Holding | None, task: int, roots: Sequence[int], values: st
     if held is not None and (held.task, held.count, held.values) == (task, 1, values) and {*held.roots} <= {*roots}:
         return held  # the page has the messages, too
     began, untracked, beside = (held.began, held.untracked, held.beside) if held is not None else (0.0, not roots, ())
-    return Holding(task, CALLS[0], 1, began, tuple(roots), (), values, untracked, beside=beside)
+    noted = (each.messages for each in beside if (each.task, each.count, each.values) == (task, 1, values))
+    # Without what bolts held beside it: it is named, so nothing else is suspected.
+    return Holding(task, CALLS[0], 1, began, tuple(roots), next(noted, ()), values, untracked)
 
 
 def writer_of(page: Any) -> int:

@@ -28,8 +28,12 @@ class HeldWatch:
         self._told: dict[int, tuple[Tuple, float]] = {}
         """By task, the tuple that was named, and since when it was held. Replaced, never changed: threads read it."""
 
+        self.stuck: tuple[int, Tuple, float] | None = None
+        """Task of a bolt whose calls all take too long while others wait, its oldest tuple, since when. Any thread."""
+
     def look(self, now: float) -> None:
         """Name tuples held for too long; tell when they are done."""
+        stuck = None
         for bolt in self._bolts:
             told = self._told.get(bolt.task_id)
             if told is not None and told[0] not in bolt.held.given:
@@ -39,6 +43,16 @@ class HeldWatch:
             if oldest is not None and now - oldest[1] >= self._limit_s and bolt.task_id not in self._told:
                 self._told = {**self._told, bolt.task_id: oldest}
                 self._say(bolt, self._hang_text(bolt, *oldest, now))
+            if oldest is not None and self._none_goes_on(bolt, now):
+                stuck = bolt.task_id, *oldest
+                bolt.note_at_fault(oldest[0])
+        self.stuck = stuck
+
+    def _none_goes_on(self, bolt: BoltTask, now: float) -> bool:
+        """Tell whether all calls take too long while tuples wait."""
+        began = [since for _, since in bolt.held.at_work()]
+        waits = len(bolt.held) > len(began) or bolt.held.room(1) < 1
+        return waits and all(now - since >= self._limit_s for since in began)
 
     def rows(self, now: float) -> list[dict[str, Any]]:
         """Return a heartbeat's row for each tuple that was named. Any thread."""

@@ -26,6 +26,7 @@ from typing import Any
 from streamlet.base.errors import BadEmit, StreamletError, ValueCannotTravel, hurts_one_tuple, text_of
 from streamlet.components.batching import BatchingBolt
 from streamlet.components.bolt import Bolt
+from streamlet.components.tuples import Tuple
 from streamlet.model.bolt_numbers import not_numbers
 from streamlet.model.paused import PausedPart
 from streamlet.model.plan import TICK_PERIOD, Plan
@@ -278,6 +279,10 @@ class WorkerLoop:
     def held_too_long(self) -> list[dict[str, Any]]:
         """Return the tuples that bolts work on elsewhere for too long. Any thread."""
         return [] if self._held_watch is None else self._held_watch.rows(self.clock.monotonic())
+
+    def stuck_elsewhere(self) -> tuple[int, Tuple, float] | None:
+        """Return a task whose threads all hang, its oldest tuple, since when."""
+        return None if self._held_watch is None else self._held_watch.stuck
 
     def _call_every(self, period_s: float, on_timer: Callable[[], None], whose: str, now: float) -> None:
         try:

@@ -46,7 +46,7 @@ from streamlet.runtime.links.server import LinkServer, new_socket_name
 from streamlet.runtime.links.silence import LOOK_S
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.building import WorkerContext, component_names
-from streamlet.runtime.tasks.in_hand import InHand, roots_at_work
+from streamlet.runtime.tasks.in_hand import InHand, roots_at_work, shortened
 from streamlet.runtime.tasks.user_errors import Complaints, ComponentFailed, exited, memory_limit
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
@@ -531,6 +531,10 @@ class Worker:
         built = [] if self.initialized else list(self.loop.tasks.values())
         component = built[-1].plan.component if built else ""
         hanging = [*self._hanging(), *self.loop.held_too_long()]
+        if (stuck := self.loop.stuck_elsewhere()) is not None:
+            task, tup, since = stuck
+            why = f"has had only calls of {self._task_name(task)} that hang, for {self.clock.monotonic() - since:.0f} s"
+            self._ask_for_replacement(why, task, tup, shortened(tup.values))
         self.channel.send(dataclasses.replace(self._present_numbers(), initializing=component, hanging=hanging))
 
     def _present_numbers(self) -> messages.Beat:
@@ -558,8 +562,8 @@ class Worker:
             return []
         if hang.first:
             self._tell_hang(hang, tup)
-        self._ask_for_replacement(hang, tup)
         held = "" if tup is None else look.held_text
+        self._ask_for_replacement(f"has been in one call for {hang.seconds:.0f} s", look.task, tup, held)
         return [{"task": look.task, "call": look.call, "seconds": hang.seconds, "tuple": held}]
 
     def _tell_hang(self, hang: Hang, tup: Tuple | Batch | None) -> None:
@@ -569,17 +573,18 @@ class Worker:
         )
         self.tell("warning", told, self._components.get(hang.look.task, ""), hang.look.task)
 
-    def _ask_for_replacement(self, hang: Hang, tup: Tuple | Batch | None) -> None:
+    def _ask_for_replacement(self, why: str, task: int, tup: Tuple | Batch | None, values: str) -> None:
+        """Ask to be replaced, where the user wants that for a hang; ``tup`` is at fault."""
         if self.plan.conf["streamlet.task.hang.action"] != "replace" or not self.initialized or self.loop.stopped:
             return
         # With each heartbeat: the coordinator may have been unable to do it when it was asked first. In which call,
         # stands on the page that is read with this.
-        unfit = messages.Unfit(f"has been in one call for {hang.seconds:.0f} s")
+        unfit = messages.Unfit(why)
         if isinstance(tup, Tuple):  # named exactly: the slice may hold others that have not been begun
             # Rule: said here, and not written on the page, and without its message. The loop may go on at any moment
             # and write there itself; and what a spout calls its message is for its own thread to ask.
             roots = roots_at_work([root for root, _ in tup.anchors] if tup.anchors else [tup.root])
-            unfit = dataclasses.replace(unfit, task=hang.look.task, roots=roots, values=hang.look.held_text)
+            unfit = dataclasses.replace(unfit, task=task, roots=roots, values=values)
         # First, with what waits behind that call: the coordinator counts it as lost.
         self.channel.try_send(self._present_numbers())
         self.channel.try_send(unfit)

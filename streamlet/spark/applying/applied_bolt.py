@@ -543,6 +543,9 @@ class AppliedBolt:
     def begins(self, tup: Tuple) -> None:
         """Do nothing: no row times out."""
 
+    def ends(self, tup: Tuple) -> None:
+        """Do nothing: no row is held."""
+
     def raised(self, error: BaseException, tup: Tuple) -> None:
         """Raise BadEmit: a row is done when its bolt returns."""
         raise BadEmit(f"{self.name} works on threads of its own: on DataFrames wait for them in process.") from error

@@ -21,10 +21,23 @@ def test_work_on_a_tuple_begins_when_a_thread_says_so_and_is_forgotten_with_it()
     assert held.let_go(one) is None
 
 
-def test_work_that_begins_on_a_settled_tuple_is_not_kept() -> None:
-    held = HeldTuples()
-    held.begins(tup(), 12.0)
+def test_work_may_begin_before_the_tuple_is_noted_as_held() -> None:
+    """A thread is at work on it while ``process`` returns."""
+    held, one = HeldTuples(), tup()
+    held.begins(one, 12.0)
+    held.given[one] = 12.1
+    assert held.at_work_since(one) == 12.0 and held.at_work() == [(one, 12.0)]
+    held.let_go(one)
     assert held.at_work() == []
+
+
+def test_a_tuple_that_is_held_on_after_its_call_is_not_at_work() -> None:
+    """A bolt with ``auto_fail = False`` keeps what raised: no call of it hangs."""
+    held, one = HeldTuples(), tup()
+    held.given[one] = 10.0
+    held.begins(one, 10.0)
+    held.ends(one)
+    assert held.at_work() == [] and held.at_work_since(one) == 10.0
 
 
 def test_it_has_room_up_to_what_is_allowed_and_any_without_a_bound() -> None:

@@ -45,3 +45,21 @@ def test_how_many_of_those_at_work_take_too_long_is_said() -> None:
     task.held.given.update({Tuple([n], "lines", "s", 1, n): began for n, began in ((1, 0.0), (2, 5.0), (3, 30.0))})
     watch.look(36.0)
     assert "outside of the loop. Calls under way for so long: 2 of 3." in told[0]
+
+
+def test_a_bolt_is_stuck_once_none_of_its_calls_goes_on_while_others_wait() -> None:
+    task = Rig(Asks()).task
+    watch = HeldWatch([task], 30.0, lambda *_told: None)
+    first, second = Tuple(["a"], "lines", "s", 1, 7), Tuple(["b"], "lines", "s", 1, 8)
+    task.held.given.update({first: 0.0, second: 0.0})
+    task.held.begins(first, 5.0)
+    watch.look(34.0)
+    assert watch.stuck is None
+    watch.look(36.0)
+    assert watch.stuck == (task.task_id, first, 5.0)
+    task.held.begins(second, 36.0)
+    watch.look(37.0)
+    assert watch.stuck is None, "one goes on"
+    task.held.let_go(second)
+    watch.look(38.0)
+    assert watch.stuck is None, "nobody waits"
