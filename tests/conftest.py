@@ -123,7 +123,10 @@ def make_topic(topic_name: Callable[[], str]) -> Callable[..., str]:
 
         name = topic_name()
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=configs or {})
+        # Rule: without settings of its own a topic keeps records of any age. Tests write some of years ago, and each
+        # five minutes a broker removes such.
+        kept = {"retention.ms": "-1"} if configs is None else configs
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=kept)
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
