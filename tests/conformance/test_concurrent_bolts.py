@@ -106,11 +106,11 @@ def test_calls_that_take_most_of_the_time_out_do_not_time_out(
     backend: str, workers: int, name: str, tmp_path: Path
 ) -> None:
     """Those that wait for a thread have not begun."""
-    conf = {"at_once.count": 25, "at_once.secs": 0.7, "topology.message.timeout.secs": 1}
+    conf = {"at_once.count": 15, "at_once.secs": 2.1, "topology.message.timeout.secs": 3}
     result, _ = ran(tmp_path, backend, workers, name, **conf)
     assert (result.reason, result.drained) == ("caught_up", True)
     numbers = result.components["numbers"]
-    assert written(tmp_path) == Counter(range(25)) and (numbers.acked, numbers.failed) == (25, 0)
+    assert written(tmp_path) == Counter(range(15)) and (numbers.acked, numbers.failed) == (15, 0)
 
 
 @backends
