@@ -1,4 +1,4 @@
-"""The numbers of a run: as its workers told them last, and of those that died. Pure."""
+"""Keeps the numbers of a run, of its living workers and of its dead. Pure."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class RunNumbers:
 
     def held_untracked(self, worker: int) -> Counter[str]:
         """Count untracked tuples at, and on their way to, a dead worker."""
-        # Rule: what was sent and not read counts, too. A worker that hangs reads nothing: most of what waits for it is
-        # in sockets, and in no queue of its own.
+        # Rule: count what was sent and not read, too. A worker that hangs reads nothing: most that waits for it is in
+        # sockets, and in no queue of its own.
         beat = self.beats.get(worker)
         held = Counter(beat.queued if beat is not None else {})
         for task in self._plan.tasks_on(worker):

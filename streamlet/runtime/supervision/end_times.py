@@ -1,4 +1,4 @@
-"""How long the end of a run may take: draining, then closing. Pure.
+"""Decides how long the end of a run may take: draining, then closing. Pure.
 
 Times are seconds of the clock that its caller keeps; ``work_left_s`` is what the queues are measured to take.
 """
@@ -14,7 +14,7 @@ DRAIN_FACTOR, DRAIN_MORE_S = 1.5, 1.0
 """A drain may take so many times what the queues are estimated to take, and these seconds more."""
 
 LONGER, LONGER_S = 1.5, 2.0
-"""Times the length that was told, and seconds more: a drain that lasts for longer than both is told again."""
+"""Factor on the announced length of a drain, and seconds beyond it: past both the user reads of it again."""
 
 IDLE_DRAIN_S = 30.0
 """Seconds without a processed tuple that end the drain of a run that has caught up, unless a setting says otherwise."""

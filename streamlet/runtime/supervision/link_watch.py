@@ -66,8 +66,8 @@ class LinkWatch:
 
     def something_was_done(self) -> None:
         """Note that the run came on since the losses so far; they no longer count."""
-        # Rule: only losses in a row, between which nothing is done, end a run. What is outside may cut a link each
-        # second for hours: that is told, and costs replays, but all comes to its end.
+        # Rule: only losses in a row, between which nothing is done, end a run. A network may cut a link each
+        # second for hours: the user reads of it, and it costs replays, but all comes to its end.
         for pair in self._pairs.values():
             pair.count = 0
             pair.lost.clear()

@@ -1,4 +1,4 @@
-"""Holding tuples: those that ``process`` returned from without ack or failure.
+"""Keeps the tuples that a bolt holds after ``process`` has returned.
 
 Some wait in a batch for a tick, on some the bolt's threads are at work. How many it may hold bounds what it is given.
 Pure, on the loop's thread but for ``begins``.

@@ -27,7 +27,6 @@ class HeldWatch:
         self._tell = tell
         self._told: dict[int, tuple[Tuple, float]] = {}
         """By task, the tuple that was named, and since when it was held. Replaced, never changed: threads read it."""
-
         self.stuck: tuple[int, Tuple, float] | None = None
         """Task of a bolt whose calls all take too long while others wait, its oldest tuple, since when. Any thread."""
 

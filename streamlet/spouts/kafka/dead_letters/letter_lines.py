@@ -44,7 +44,7 @@ class LetterLines:
 
     def look(self, now_s: float) -> None:
         """Tell counts that have waited for their next line. Cheap at each turn."""
-        # Rule: a burst is told when its time has come, and not with the next error of its kind: that may be next week.
+        # Rule: tell a burst when its time has come, and not with the next error of its kind: that may be next week.
         if now_s >= self._look_s:
             self._look_s = now_s + LOOK_S
             self._tell_counts(self._told.take_overdue(now_s))

@@ -150,7 +150,7 @@ class ZooKeeperOffsets:
             try:
                 node, decision, is_claimed = yield from self._judge(partition, found, topic_id, decide, grant)
             except StreamletError as error:
-                # Rule: nobody is blamed, and no loss is told, by a read that may be old. A server answers what it has
+                # Rule: blame nobody, and tell no loss, by a read that may be old. A server answers what it has
                 # heard so far; a claim by such a read is refused by its leader, but what is said here ends the spout.
                 if fresh or error.retriable:
                     raise

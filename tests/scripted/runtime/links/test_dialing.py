@@ -145,7 +145,9 @@ def test_a15_a_dial_for_which_no_thread_can_be_started_is_tried_again(
     selector = selectors.DefaultSelector()
     links = SocketLinks(lambda *lost: None, lambda incoming: None)
     links.attach(selector)
-    peering = Peering(HELLO, 2, SECRET, links, posted.put, linked.append, lambda *told: unlinked.append(told), print)
+    peering = Peering(
+        HELLO, 2, SECRET, links, posted.put, linked.append, lambda *told: unlinked.append(told), pytest.fail
+    )
     start, tries = threading.Thread.start, list[int]()
 
     def refused(thread: threading.Thread) -> None:
