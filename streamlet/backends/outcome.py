@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from streamlet.backends.contract import ComponentStatus, RunResult
 from streamlet.base.errors import EXIT_FAILED, StreamletError
+from streamlet.base.untracked import NOBODY_SENDS, untracked_text
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import Spout
 from streamlet.model.spec import SPOUT
@@ -18,9 +19,6 @@ LATE = "did not stop within"
 
 MOST_ERRORS = 3
 """Most errors of components that the end of a run repeats."""
-
-
-NOBODY_SENDS = "They are not tracked, so no spout hears of them and nobody sends them again."
 
 
 class RunFailed(StreamletError):
@@ -69,13 +67,6 @@ class TuplesLeft(StreamletError):
     def __init__(self, message: str, result: RunResult) -> None:
         super().__init__(message)
         self.result = result
-
-
-def tuples_text(waiting: Mapping[str, int]) -> str:
-    """Return ``3,551 untracked tuples for slow and 1 for store``."""
-    first, *more = waiting.items()
-    tuples = f"{first[1]:,} untracked tuple{'' if first[1] == 1 else 's'} for {first[0]}"
-    return " and ".join([tuples, *(f"{count:,} for {bolt}" for bolt, count in more)])
 
 
 def check_end(result: RunResult, topology: TopologySpec, errors: Sequence[str], raised: Sequence[str]) -> RunResult:
@@ -130,7 +121,7 @@ def drained_failure(
     """
     more = []
     if result.left:
-        more.append(f"{_drain_text(result)} {tuples_text(result.left)}. {NOBODY_SENDS}")
+        more.append(f"{_drain_text(result)} {untracked_text(result.left)}. {NOBODY_SENDS}")
     more += [f"Besides, {text}" for text in (_closing_text(raised, result), _ticks_text(result, errors)) if text]
     failure = RunFailed(" ".join([error.message, *more]), trace=error.trace, result=result)
     failure.__cause__ = error if error.__cause__ is None else error.__cause__
@@ -165,10 +156,8 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
             "have the spout emit with tup_id, so that an open tree is read again by the next run.", result
         )
         unknown = "".join(f" {text}" for text in result.left_unknown)
-        raise TuplesLeft(
-            f"{_drain_text(result)} {tuples_text(result.left)}{_lost_before(result)}. {NOBODY_SENDS}{unknown} {remedy}",
-            result,
-        )
+        left = f"{untracked_text(result.left)}{_lost_before(result)}"
+        raise TuplesLeft(f"{_drain_text(result)} {left}. {NOBODY_SENDS}{unknown} {remedy}", result)
     if result.left_unknown:
         raise TuplesLeft(
             f"{' '.join(result.left_unknown)} Those of them that are not tracked nobody sends again. Look at what that "

@@ -28,17 +28,16 @@ from streamlet.backends.folders import recreate_if_swept, run_folder
 from streamlet.backends.kernel_records import Memory, killed_for_memory, memory, processor
 from streamlet.backends.outcome import (
     MOST_ERRORS,
-    NOBODY_SENDS,
     RunFailed,
     check_end,
     drained_failure,
-    tuples_text,
 )
 from streamlet.backends.run_certificate import certificate_of
 from streamlet.backends.run_numbers import RunNumbers
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import EXIT_FAILED, BadInput, StreamletError
 from streamlet.base.log_line import RUN, LogLine
+from streamlet.base.untracked import NOBODY_SENDS, untracked_text
 from streamlet.model.paused import PausedPart
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
@@ -679,7 +678,9 @@ class RunCoordinator:
         self.places.pop(worker, None)  # its replacement may be elsewhere
         if held:
             numbers.lost.update(held)
-            self._say("error", f"worker {worker} took up to {tuples_text(held)} along. {NOBODY_SENDS}", worker, epoch)
+            self._say(
+                "error", f"worker {worker} took up to {untracked_text(held)} along. {NOBODY_SENDS}", worker, epoch
+            )
 
     def _say(self, level: str, text: str, worker: int | None, epoch: int) -> None:
         """Show a line of the coordinator's own, about a worker or none."""

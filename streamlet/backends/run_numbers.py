@@ -28,7 +28,7 @@ class RunNumbers:
         self.left: Counter[str] = Counter()
         """Bolt -> untracked tuples for it that the drain left."""
         self.lost: Counter[str] = Counter()
-        """Bolt -> untracked tuples that waited for it in workers that died."""
+        """Bolt -> untracked tuples that waited for it in workers that died, or that links of these took along."""
         self.unknown: dict[int, str] = {}
         """Worker that died -> why nobody knows how many untracked tuples it held."""
         self._ended: dict[str, Mapping[str, Any]] = {}
@@ -83,6 +83,7 @@ class RunNumbers:
         for at, other in self.beats.items():  # counted once: the next death of this worker may come before their next
             sent = {task: count for task, count in other.sent.items() if task not in mine}
             self.beats[at] = dataclasses.replace(other, sent=sent)
+        self.lost.update(beat.lost if beat is not None else {})
         self.partitions.gone(worker)
         # The spouts of a replacement start over: what the old ones had still to send again is counted no more.
         for task_id, snapshot in beat.tasks.items() if beat else ():
@@ -98,8 +99,11 @@ class RunNumbers:
         for beat in self.beats.values():
             pairs += [(self._component_of(task_id), snapshot) for task_id, snapshot in beat.tasks.items()]
         rows = component_rows(self._plan.topology, pairs)
+        lost = self.lost + self.left
+        for beat in self.beats.values():
+            lost.update(beat.lost)
         for row in rows:
-            row["lost"] += self.lost[row["name"]] + self.left[row["name"]]
+            row["lost"] += lost[row["name"]]
         return rows
 
     def open_trees(self, ended: bool) -> int:

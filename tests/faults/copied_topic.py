@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import signal
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as RdKafkaTopic
 
@@ -92,7 +94,9 @@ class Copying:
             self.run: Marked = streamlet(command, {"TMPDIR": str(folder)}, cwd=folder, stdout=log, stderr=log)
 
     def _write(self) -> None:
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 5})
+        # Idempotent: a batch that a broker new to its topic refuses is else sent again behind its successors.
+        settings = {"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 5, "enable.idempotence": True}
+        producer = confluent_kafka.Producer(settings)
         while not self._enough.wait(0.005):
             producer.produce(self.topic, b"%d" % self.written, partition=0)
             self.written += 1
@@ -144,8 +148,15 @@ class Copying:
         with self.network.inside(BROKER):
             rows = read_back(self.cluster, self.copy, self.written)
         wanted = list(range(self.written))
-        assert self.seen() == wanted, self.said()
-        assert [int(row.value or b"") for row in rows] == wanted, self.said()
+        self._compare(self.seen(), wanted)
+        self._compare([int(row.value or b"") for row in rows], wanted)
         result: dict[str, Any] = json.loads((self.folder / "log").read_text().splitlines()[-1])
         assert result["drained"] and [worker["epoch"] for worker in result["workers"]] == [1, 1], self.said()
         assert [(row["failed"], row["timed_out"]) for row in result["components"]] == [(0, 0)] * 3, self.said()
+
+    def _compare(self, numbers: list[int], wanted: list[int]) -> None:
+        if numbers != wanted:
+            pairs = enumerate(itertools.zip_longest(numbers, wanted))
+            at = next(place for place, (number, expected) in pairs if number != expected)
+            around = f"from place {at} on {numbers[at : at + 10]} of {len(numbers)}, {len(wanted)} wanted"
+            pytest.fail(f"{around}: {self.said()}")

@@ -30,7 +30,7 @@ class Writer(threading.Thread):
 
     def __init__(self, servers: str, topic: str) -> None:
         super().__init__(daemon=True)
-        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "enable.idempotence": True})
         self._topic = topic
         self.stop_it = threading.Event()
         self.count = 0

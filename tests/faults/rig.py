@@ -146,6 +146,30 @@ class Run:
         shutil.rmtree(self.scratch)
 
 
+@contextlib.contextmanager
+def _standing_still(run: Run, stays: int | None) -> Iterator[None]:
+    """Stop the Python processes below the run's own; let all but ``stays`` go on at the end."""
+    held = [pid for pid in run.alive() if pid != run.process.pid and _is_python(pid)]
+    try:
+        _signal_each(held, signal.SIGSTOP)
+        yield
+    finally:
+        _signal_each([pid for pid in held if pid != stays], signal.SIGCONT)
+
+
+def _signal_each(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _is_python(pid: int) -> bool:
+    try:
+        return "python" in os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:
+        return False
+
+
 def _is_keeper(pid: int) -> bool:
     return b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
@@ -248,14 +272,23 @@ class Rig:
             told=lambda: f"{len(self.evidence.done)} are. {told()}",
         )
 
-    def hurt(self, run: Run, share: float, act: Callable[[], Any]) -> int:
-        """Do ``act`` once that share is done, with trees pending; when (ns, monotonic)."""
+    def hurt(self, run: Run, share: float, act: Callable[[], Any], stays: int | None = None) -> int:
+        """Do ``act`` once that share is done, with trees pending; when (ns, monotonic).
+
+        The workers stand still meanwhile, but for a moment, so that trees which are pending stay so until ``act``.
+        ``stays`` is a process that ``act`` stops for longer.
+        """
         self.wait_for_done(share, run.tail)
-        at = time.monotonic_ns()
-        act()
-        pending = self.evidence.read().pending_at(at)
+        while True:
+            with _standing_still(run, stays):
+                at = time.monotonic_ns()
+                pending = self.evidence.read().pending_at(at)
+                if pending:
+                    act()
+                    break
+            assert len(self.evidence.done) < self.evidence.total, f"all was over before: {run.tail()}"
+            time.sleep(0.001)
         print(f"seed {self.seed}: hurt at {share:.1%} of {self.evidence.total} lines, {pending} trees pending")
-        assert pending > 0, "nothing was pending: this fault proves nothing"
         return at
 
     # -- what must hold when all is over

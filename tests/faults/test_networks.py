@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from streamlet.backends.outcome import TuplesLeft
 from streamlet.runtime.links.silence import SILENT_S
 from tests.faults.acked_after_stored import ACKED_NUMBERS, check_acks, end, stored
 from tests.faults.far_run import FarRun, far_run
@@ -25,6 +27,7 @@ TOLD_S = FOUND_S + 4.0
 """The settling of a loss (1 s) and a loaded machine are in it."""
 RATE = 400
 FLAPS = 12
+LOST = re.compile(r"that was lost took ([0-9,]+) untracked tuples? for")
 
 
 @pytest.fixture
@@ -111,6 +114,38 @@ def test_b3_links_that_are_reset_again_and_again_are_made_again_and_nothing_is_l
         (numbers,) = (row for row in result.status.components if row.name == "numbers")
         assert numbers.failed > 0 == numbers.timed_out
         check_acks(out)
+
+
+@pytest.mark.parametrize("fault", ["reset", "drop"])
+def test_untracked_tuples_that_lost_links_take_along_are_counted_to_the_last_and_fail_the_run(
+    network: Network, tmp_path: Path, fault: str
+) -> None:
+    """Each bolt was given what was emitted to it, less what is said to be lost; by a witness's count, too."""
+    conf = {"numbers.per.second": 1500, "topology.acker.executors": 0}
+    with far_run(network, tmp_path, 20_000, **conf) as run:
+        for flap in range(3 if fault == "reset" else 1):  # nearly all is on a link that drops it until it is found
+            run.wait_for_more(1000)
+            ways = network.both(*[("one", "two"), ("one", "three"), ("two", "three")][flap])
+            known = sum("lost its link" in text for text in run.observer.texts)
+            for way in ways:
+                setattr(way, fault, True)
+            wait_for("the loss", partial(_told_losses, run, known + 1), told=run.told)
+            network.heal()
+        with pytest.raises(TuplesLeft) as caught:
+            run.finish()
+        result = caught.value.result
+        rows = {row.name: row for row in result.status.components}
+        assert len(run.stored()) == len(set(run.stored())) == rows["squares"].executed
+        assert rows["numbers"].emitted == 20_000 == rows["squares"].executed + rows["squares"].lost
+        assert rows["squares"].emitted == rows["sums"].executed + rows["sums"].lost
+        assert rows["squares"].lost + rows["sums"].lost > 0
+        told = sum(int(found.replace(",", "")) for text in run.observer.texts for found in LOST.findall(text))
+        assert told == rows["squares"].lost + rows["sums"].lost, run.told()
+        assert [worker["epoch"] for worker in result.status.workers] == [1, 1, 1]
+
+
+def _told_losses(run: FarRun, least: int) -> bool:
+    return sum("lost its link" in text for text in run.observer.texts) >= least
 
 
 def _passed(ways: Iterable[Way], before: int) -> bool:

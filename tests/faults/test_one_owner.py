@@ -104,7 +104,9 @@ class Scene:
         over = threading.Event()
 
         def feed() -> None:
-            producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 1})
+            producer = Producer(
+                {"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 1, "enable.idempotence": True}
+            )
             while not over.wait(1 / a_second):
                 value = f"fed-{len(written)}"
                 producer.produce(self.topic, value, partition=len(written) % PARTITIONS)
@@ -123,7 +125,9 @@ class Scene:
     def fill(self, each: int = 15_000) -> None:
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers})
         admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[self.topic].result(30)
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 5})
+        producer = Producer(
+            {"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 5, "enable.idempotence": True}
+        )
         for partition in range(PARTITIONS):
             for offset in range(each):
                 producer.produce(self.topic, f"{partition}-{offset}", partition=partition)

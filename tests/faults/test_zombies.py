@@ -81,7 +81,7 @@ def test_a_worker_that_stands_still_is_killed_and_replaced(cluster: DevCluster, 
         run = made.start(**QUICK)
         made.wait_for_done(0.2, run.tail)
         stopped = made.evidence.pid_of("spout")
-        at = made.hurt(run, 0.2, lambda: os.kill(stopped, signal.SIGSTOP))
+        at = made.hurt(run, 0.2, lambda: os.kill(stopped, signal.SIGSTOP), stays=stopped)
         assert run.finish()["reason"] == "caught_up"
         assert not Path(f"/proc/{stopped}").exists()
         made.check()

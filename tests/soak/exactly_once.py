@@ -99,7 +99,9 @@ class Soak:
         (folder / "copied.py").write_text(text)
         for topic in ("lines", "copy", "dead"):
             cluster.create_topic(topic, PARTITIONS, 3)
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20})
+        producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20, "enable.idempotence": True}
+        )
         for number in range(records):
             while True:
                 try:

@@ -366,7 +366,11 @@ class Departures:
         self.undeliverable: Counter[int] = Counter()
         """Task -> untracked tuples for it that reach nobody: its worker is written off."""
         self.sent: Counter[int] = Counter()
-        """Task -> about how many untracked tuples were sent to it."""
+        """Task -> about how many untracked tuples were sent to it, without those that lost links took along."""
+        self.lost: Counter[int] = Counter()
+        """Task -> about how many untracked tuples for it lost links took along."""
+        self.in_doubt: dict[int, Counter[int]] = {}
+        """Worker whose link was lost -> ``sent`` of then; until it says how much it has read."""
         self.held: frozenset[int] = frozenset()
         """Tasks whose tuples stay though their worker has a link."""
         self.unsent: Mapping[int, int] = {}
@@ -419,9 +423,29 @@ class Departures:
         if worker in self._staying:
             self._keep(worker, self._staying.pop(worker))
 
+    def doubt(self, worker: int, tasks: Collection[int]) -> None:
+        """Note what a worker was sent, when its link is lost."""
+        # Rule: what went down with a link is counted by both ends. Nobody sends an untracked tuple again, and a run
+        # that lost some in silence would end with status 0.
+        self.in_doubt[worker] = Counter({task: self.sent[task] for task in tasks})
+
+    def settle_doubt(self, worker: int, read: Mapping[int, int]) -> Counter[int]:
+        """Count by task the sent tuples that a worker has not read."""
+        lost = +(self.in_doubt.pop(worker, Counter()) - Counter(read))
+        self.sent -= lost
+        self.lost += lost
+        return lost
+
+    def forget(self, worker: int, tasks: Collection[int]) -> None:
+        """Forget tuples sent to a dead worker: they were counted."""
+        self.in_doubt.pop(worker, None)
+        for task in tasks:
+            self.sent.pop(task, None)
+
     def write_off(self, worker: int) -> None:
         """Count tuples for a worker that is dead for good; keep none."""
         self.written_off.add(worker)
+        self.in_doubt.pop(worker, None)
         self._without_link.discard(worker)
         self._keep(worker, self._staying.pop(worker, []))
 

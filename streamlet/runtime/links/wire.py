@@ -158,7 +158,8 @@ def encode_data(outgoing: Outgoing) -> bytes:
         return place_of[kept]
 
     causes = _by_cause(out.causes) if out.causes else []
-    return pack([out.runs, out.roots, out.deltas, out.fails, causes, out.full, out.ask, out.answer, places], form)
+    parts = [out.runs, out.roots, out.deltas, out.fails, causes, out.full, out.ask, out.answer, out.read, places]
+    return pack(parts, form)
 
 
 def _by_cause(causes: dict[int, FailureCause]) -> list[list[Any]]:
@@ -184,7 +185,7 @@ def data_payloads(outgoing: Outgoing, limit: int = MAX_DATA_FRAME) -> tuple[list
     runs, roots, deltas, fails, causes = outgoing.runs, outgoing.roots, outgoing.deltas, outgoing.fails, outgoing.causes
     if runs:
         alone = len(runs) == 1 and len(runs[0].roots) == 1
-        if alone and not Outgoing([], roots, deltas, fails, outgoing.full):
+        if alone and not replace(outgoing, runs=[]):
             return [], runs
         left, right = (runs, []) if alone else _halves(runs)
         return _append_rest(*data_payloads(Outgoing(left), limit), replace(outgoing, runs=right), limit)
@@ -197,7 +198,7 @@ def data_payloads(outgoing: Outgoing, limit: int = MAX_DATA_FRAME) -> tuple[list
     half = max(len(roots), len(fails)) // 2
     first, last = fails[:half], fails[half:]
     begun = data_payloads(Outgoing([], roots[:half], deltas[:half], first, causes=_of(first, causes)), limit)
-    rest = Outgoing([], roots[half:], deltas[half:], last, outgoing.full, causes=_of(last, causes))
+    rest = replace(outgoing, roots=roots[half:], deltas=deltas[half:], fails=last, causes=_of(last, causes))
     return _append_rest(*begun, rest, limit)
 
 
@@ -235,9 +236,9 @@ def _halves(runs: list[Run]) -> tuple[list[Run], list[Run]]:
 def decode_data(payload: bytes | memoryview) -> Incoming:
     """Read a data frame; check every shape and type the loop relies on. Raises BadFrame."""
     frame = unpack(payload)
-    if not isinstance(frame, list) or len(frame) != 9:
-        raise BadFrame("A data frame does not have its nine parts.")
-    runs, roots, deltas, fails, causes, full, ask, answer, places = frame
+    if not isinstance(frame, list) or len(frame) != 10:
+        raise BadFrame("A data frame does not have its ten parts.")
+    runs, roots, deltas, fails, causes, full, ask, answer, read, places = frame
     for column in (roots, deltas, fails, [] if full is None else full):
         _ints(column)
     if len(roots) != len(deltas) or not isinstance(runs, list):
@@ -245,7 +246,18 @@ def decode_data(payload: bytes | memoryview) -> Incoming:
     shared = _shared_roots(places)
     made = [_run(item, shared) for item in runs]
     told = _causes(causes)
-    return Incoming(made, roots, deltas, fails, full, ask=_ask(ask), answer=_answer(answer), causes=told)
+    return Incoming(
+        made, roots, deltas, fails, full, ask=_ask(ask), answer=_answer(answer), causes=told, read=_read(read)
+    )
+
+
+def _read(item: Any) -> dict[int, int] | None:
+    if item is None:
+        return None
+    if type(item) is not dict:
+        raise BadFrame("A data frame does not say by task what was read.")
+    _ints([*item, *item.values()])
+    return item
 
 
 def _causes(items: Any) -> dict[int, FailureCause]:

@@ -209,6 +209,8 @@ class Outgoing:
     """A question about queues, and the answer to the receiver's."""
     causes: dict[int, FailureCause] = field(default_factory=dict)
     """What bolts said of ``fails``, where they said anything."""
+    read: dict[int, int] | None = None
+    """After a lost link: task -> untracked tuples that had been read for it by then, of all that the receiver sent."""
 
     def __bool__(self) -> bool:
         return (
@@ -216,6 +218,7 @@ class Outgoing:
             or self.full is not None
             or self.ask is not None
             or self.answer is not None
+            or self.read is not None
         )
 
 
@@ -232,6 +235,7 @@ class Incoming:
     ask: Ask | None = None
     answer: Answer | None = None
     causes: dict[int, FailureCause] = field(default_factory=dict)
+    read: dict[int, int] | None = None
 
 
 # -- tuples that wait ------------------------------------------------------------------------------------------------

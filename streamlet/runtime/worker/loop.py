@@ -18,12 +18,13 @@ import math
 import os
 import selectors
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
 
 from streamlet.base.errors import BadEmit, StreamletError, ValueCannotTravel, hurts_one_tuple, text_of
+from streamlet.base.untracked import NOBODY_SENDS, untracked_text
 from streamlet.components.batching import BatchingBolt
 from streamlet.components.bolt import Bolt
 from streamlet.components.tuples import Tuple
@@ -174,6 +175,8 @@ class WorkerLoop:
         )
         self.received: defaultdict[int, Counter[int]] = defaultdict(Counter)
         """Worker -> task -> about how many untracked tuples it has sent."""
+        self._read_of: dict[int, dict[int, int]] = {}
+        """Worker whose link was lost -> ``received`` of then; until there is a new link to say it over."""
         self.stopped = False
         self.at_rest = False
         """Whether the last turn has left nothing to do before a timer, a spout or another worker brings something."""
@@ -378,7 +381,7 @@ class WorkerLoop:
     @property
     def idle(self) -> bool:
         """Whether no tuple waits in this worker, though trees may be open."""
-        waits = self.inbox or self.departures.waiting or self.other_threads.waiting
+        waits = self.inbox or self.departures.waiting or self.other_threads.waiting or self.departures.in_doubt
         return not waits and not any(bolt.untracked_held() for bolt in self.back_pressure.bounded)
 
     @property
@@ -607,6 +610,8 @@ class WorkerLoop:
                 self.ledgers.apply_fails(incoming.fails, causes=incoming.causes)
             if incoming.roots:
                 self.ledgers.apply_acks(incoming.roots, incoming.deltas)
+            if incoming.read is not None:
+                self._settle_doubt(incoming.worker, incoming.read)
             # After everything else of the frame: its tuples are queued here by now, and its deltas are in the ledger.
             # Only so does an answer without a tree mean something.
             if incoming.ask is not None or incoming.answer is not None:
@@ -747,11 +752,38 @@ class WorkerLoop:
         self.census.reset()
         return self.ledgers.fail_everything()
 
+    def link_broke(self, worker: int) -> None:
+        """Note what had gone each way over a link that is lost. Pauses the spouts until ``recovered``."""
+        self._receive()
+        if worker in self.departures.written_off:
+            return
+        self.departures.doubt(worker, [task.task_id for task in self.plan.tasks_on(worker)])
+        self._read_of[worker] = dict(self.received[worker])
+        self.pause("recovering")
+
+    def _settle_doubt(self, worker: int, read: Mapping[int, int]) -> None:
+        for task, count in self.departures.settle_doubt(worker, read).items():
+            component = self._component_of(task)
+            tuples = untracked_text({component: count})
+            self.shared.tell(
+                "error",
+                f"The link to worker {worker} that was lost took {tuples} along. {NOBODY_SENDS}",
+                component,
+                task,
+            )
+
+    def lost_with_links(self) -> dict[str, int]:
+        """Count the untracked tuples that lost links took along, by their bolt."""
+        counts: Counter[str] = Counter()
+        for task, count in self.departures.lost.items():
+            counts[self._component_of(task)] += count
+        return dict(counts)
+
     def forget_counts(self, worker: int) -> None:
         """Forget how many untracked tuples a dead worker was sent, and sent."""
-        for task in self.plan.tasks_on(worker):
-            self.departures.sent.pop(task.task_id, None)
+        self.departures.forget(worker, [task.task_id for task in self.plan.tasks_on(worker)])
         self.received.pop(worker, None)
+        self._read_of.pop(worker, None)
 
     def write_off(self, workers: Iterable[int]) -> None:
         """Wait no longer for workers that have died: the run ends, and nobody is replaced."""
@@ -769,6 +801,10 @@ class WorkerLoop:
 
     def recovered(self) -> None:
         """Let spouts emit again: all links stand."""
+        while self._read_of:
+            worker, read = self._read_of.popitem()
+            if worker not in self.departures.written_off:
+                self.departures.to(worker).read = read
         self.resume("recovering")
         self.back_pressure.tell_again()
 

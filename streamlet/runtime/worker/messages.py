@@ -297,6 +297,8 @@ class Beat:
     sent: Annotated[Mapping[int, int], _dict_of(_natural, _natural)] = field(default_factory=dict)
     received: Annotated[Mapping[int, int], _dict_of(_natural, _natural)] = field(default_factory=dict)
     """Task -> untracked tuples that this worker has sent to it, or read for it."""
+    lost: Annotated[Mapping[str, int], _counts] = field(default_factory=dict)
+    """Untracked tuples that lost links took along, by the bolt they were for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -313,6 +313,7 @@ class Worker:
             call_s=call_s,
             sent=dict(loop.departures.sent),
             received=loop.untracked_received(),
+            lost=loop.lost_with_links(),
         )
 
     def _report_failed(self, error: Exception, status: int, *, drains: bool = False) -> None:
@@ -394,8 +395,7 @@ class Worker:
         """Pause and report the loss. On the loop's thread."""
         # The open trees fail when the coordinator answers, which it does in every case: with `cut`, or with `lost` if
         # the peer has died. Failed at once they would all be lost ones, and the one that the peer died of with them.
-        if worker not in self.loop.departures.written_off:
-            self.loop.pause("recovering")
+        self.loop.link_broke(worker)
         self.channel.try_send(messages.LinkLost(worker, epoch, version, why))
 
     def _recover(self, what: str, *lost: int) -> None:

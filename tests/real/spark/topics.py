@@ -14,7 +14,7 @@ Row = tuple[int, int, bytes | None, bytes | None, int]
 
 def fill(cluster: DevCluster, topic: str, count: int, first: int = 0) -> None:
     """Produce the values ``first`` to ``first + count``; every seventh has no key."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20, "enable.idempotence": True})
     for number in range(first, first + count):
         producer.produce(topic, value=b"%d" % number, key=None if number % 7 == 0 else b"k%d" % (number % 100))
         if number % 1000 == 0:

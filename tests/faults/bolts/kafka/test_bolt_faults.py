@@ -53,7 +53,9 @@ class Rig:
     def __init__(self, cluster: DevCluster, folder: Path, lines: str, copy: str) -> None:
         self.cluster, self.folder, self.lines, self.copy = cluster, folder, lines, copy
         self.truth = {b"%06d" % number for number in range(LINES)}
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5})
+        producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5, "enable.idempotence": True}
+        )
         for at, value in enumerate(sorted(self.truth)):
             producer.produce(lines, value, partition=at % 2)
             if at % 10_000 == 0:

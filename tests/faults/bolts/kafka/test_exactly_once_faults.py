@@ -65,7 +65,9 @@ class Rig:
     def __init__(self, cluster: DevCluster, folder: Path, lines: str, copy: str) -> None:
         self.cluster, self.folder, self.lines, self.copy = cluster, folder, lines, copy
         self.truth = Counter(b"%06d %b" % (number, end) for number in range(LINES) for end in (b"a", b"b"))
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5})
+        producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5, "enable.idempotence": True}
+        )
         for number in range(LINES):
             producer.produce(lines, b"%06d" % number, partition=number % 4)
             if number % 10_000 == 0:

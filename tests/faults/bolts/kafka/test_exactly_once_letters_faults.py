@@ -75,7 +75,9 @@ class Rig:
         self.cluster, self.folder, self.good, self.letters = cluster, folder, good, letters
         text = FILE.replace("SERVERS", cluster.bootstrap_servers).replace("NUMBERS", numbers)
         (folder / "judged.py").write_text(text.replace("LETTERS", letters).replace("GOOD", good))
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5})
+        producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5, "enable.idempotence": True}
+        )
         for number in range(COUNT):
             producer.produce(numbers, b"%d" % number, partition=number % 4)
         assert producer.flush(60) == 0

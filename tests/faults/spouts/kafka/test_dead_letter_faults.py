@@ -41,7 +41,9 @@ class Rig:
 
     def produce(self, count: int) -> None:
         self.count = count
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 5})
+        producer = Producer(
+            {"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 5, "enable.idempotence": True}
+        )
         for number in range(count):
             producer.produce(self.topic, str(number), b"key", partition=number % 2, headers=[("own", b"%d" % number)])
             if number % 10_000 == 0:

@@ -39,7 +39,7 @@ class Rig:
 
     def produce(self, topic: str, count: int) -> None:
         """So many records in each partition."""
-        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5})
+        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5, "enable.idempotence": True})
         for number in range(2 * count):
             producer.produce(topic, str(number), partition=number % 2)
         assert producer.flush(60) == 0

@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.parse
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -325,16 +326,21 @@ def test_a_run_goes_on_while_its_master_is_away_and_when_it_is_back(
             gate.touch()
 
     settings = {"numbers.count": 3000, "numbers.per.second": 400.0, "numbers.gate": str(gate)}
+    watcher = Watcher(look)
     try:
-        result = run(tmp_path, Watcher(look), **settings)
+        result = run(tmp_path, watcher, **settings)
     finally:
         for process in again:
             process.kill()
             process.wait()
     assert [process.returncode for process in again] == [0]
     assert result.reason == "caught_up"
-    assert sorted(witness(tmp_path)) == list(range(3000))
-    assert [worker["epoch"] for worker in result.status.workers] == [1, 1]
+    told = "\n".join(watcher.events)
+    assert [worker["epoch"] for worker in result.status.workers] == [1, 1], told
+    times = Counter(witness(tmp_path))
+    again_stored = [number for number, count in times.items() if count > 1]
+    assert not again_stored, f"{len(again_stored)} were processed again, first {again_stored[:3]}: {told}"
+    assert sorted(times) == list(range(3000))
 
 
 @pytest.mark.faults

@@ -51,7 +51,7 @@ class Counts(Topology):
 
 
 def write(cluster: DevCluster, topic: str, *rows: tuple[bytes | None, bytes | None]) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5, "enable.idempotence": True})
     for at, (key, value) in enumerate(rows):
         producer.produce(topic, value, key)
         if at % 10_000 == 0:

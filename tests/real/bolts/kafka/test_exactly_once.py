@@ -61,7 +61,7 @@ class Unanchored(Same):
 
 
 def write(cluster: DevCluster, topic: str, lines: int = LINES, partitions: int = 2) -> list[bytes]:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5, "enable.idempotence": True})
     values = [b"%06d" % number for number in range(lines)]
     for at, value in enumerate(values):
         producer.produce(topic, value, partition=at % partitions)

@@ -56,7 +56,7 @@ def is_poison(number: int) -> bool:
 
 
 def produce(cluster: DevCluster, topic: str, values: list[bytes]) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5, "enable.idempotence": True})
     for at, value in enumerate(values):
         producer.produce(topic, value, b"key " + value[:20], partition=at % 2, headers=[("trace", b"\x00\xff")])
         if at % 10_000 == 0:
