@@ -115,8 +115,6 @@ class RunResult:
     """
     left: Mapping[str, int] = field(default_factory=dict)
     """Untracked tuples that were left when the drain's time was over, by the bolt they were for."""
-    left_unknown: tuple[str, ...] = ()
-    """Workers that died and may have held untracked tuples, without a number: a sentence of each."""
     drain_cut_s: float | None = None
     """The seconds that the drain had, if they were over before it was done; else None."""
     error: StreamletError | None = None

@@ -155,15 +155,8 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
         remedy = _more_time_or(
             "have the spout emit with tup_id, so that an open tree is read again by the next run.", result
         )
-        unknown = "".join(f" {text}" for text in result.left_unknown)
         left = f"{untracked_text(result.left)}{_lost_before(result)}"
-        raise TuplesLeft(f"{_drain_text(result)} {left}. {NOBODY_SENDS}{unknown} {remedy}", result)
-    if result.left_unknown:
-        raise TuplesLeft(
-            f"{' '.join(result.left_unknown)} Those of them that are not tracked nobody sends again. Look at what that "
-            "call does, and have the spout emit with tup_id, so that the next run reads again what was open.",
-            result,
-        )
+        raise TuplesLeft(f"{_drain_text(result)} {left}. {NOBODY_SENDS} {remedy}", result)
     lost = [row for row in result.status.components if row.lost and not _answers_for_failures(row, topology)]
     if lost:
         counts = " and ".join(f"{row.lost:,} at {row.name}" for row in lost)
@@ -191,10 +184,10 @@ def _drain_text(result: RunResult) -> str:
     # time.
     over = "" if result.drain_cut_s is None else f"The drain's time of {result.drain_cut_s:g} s was over"
     if result.unclosed:
-        # Of a worker that died this is what its last heartbeat had. What it worked off since counts as left, and what
-        # was on its way to it does not: exact would be a note outside its memory for each tuple.
+        # Of a worker that died, a slice at work counts as left though some of it was done: exact would be a note
+        # outside its memory for each tuple.
         how = f"{over}, and it did not end well" if over else "The drain did not end well"
-        return f"{how}: {'; '.join(result.unclosed)}. By the last heartbeats it left about"
+        return f"{how}: {'; '.join(result.unclosed)}. It left up to"
     return f"{over or 'The drain ended'} before all was done, and it left"
 
 

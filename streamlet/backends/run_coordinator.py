@@ -34,6 +34,7 @@ from streamlet.backends.outcome import (
 )
 from streamlet.backends.run_certificate import certificate_of
 from streamlet.backends.run_numbers import RunNumbers
+from streamlet.backends.untracked_losses import Loss
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import EXIT_FAILED, BadInput, StreamletError
 from streamlet.base.log_line import RUN, LogLine
@@ -46,6 +47,7 @@ from streamlet.runtime.supervision.blame import CAREFUL_S
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
 from streamlet.runtime.supervision.worker_states import HeldUp
 from streamlet.runtime.tasks.in_hand import holding, with_tuple, writer_of
+from streamlet.runtime.tasks.untracked_counts import UntrackedCounts
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.kept_code import Code, keep_code, own_build
@@ -212,22 +214,18 @@ class RunCoordinator:
             self._clear()
         if self.failure is not None:
             raise self.ends_by or self.failure
-        for worker, state in self.supervisor.workers.items():
-            if not state.stopped:  # killed, so what it held when it was last heard is left
-                self.numbers.left.update(self.numbers.held_untracked(worker))
+        self._note_losses(self.numbers.losses.settle())
         status = self._status("ended")
         self.observer.on_status(status)
         unclosed = tuple(f"{text}{self._hang_text(worker)}" for worker, text in self.supervisor.unclosed.items())
         reason = self.supervisor.ending or "interrupted"
         cut_s = self.supervisor.cut_short_s
-        unknown = tuple(self.numbers.unknown.values())
         result = RunResult(
             reason,
             status,
             self.supervisor.drained,
             unclosed,
             dict(self.numbers.left),
-            left_unknown=unknown,
             drain_cut_s=cut_s,
         )
         if self.ends_by is not None:
@@ -435,7 +433,7 @@ class RunCoordinator:
                 former.unlink(missing_ok=True)
             if recreate_if_swept(self.directory):
                 logger.info("The folder of the run, %s, was swept and is made again.", self.directory)
-            self.pages[worker] = make_page(str(path))
+            self.pages[worker] = make_page(str(path), len(self.plan.tasks))
         except OSError as error:  # the run goes on without: a death is reported without what was under work
             logger.debug("no page for worker %d: %s", worker, error)
             return ""
@@ -575,6 +573,8 @@ class RunCoordinator:
                 self._broken_links.append((now + DEATH_S, worker, epoch, message))
             case messages.Unlinked(peer, why):
                 supervisor.unlinked(worker, epoch, peer, why)
+            case messages.Exchanged(gone, its_epoch, sent, read):
+                self._note_losses(self.numbers.losses.exchanged(worker, gone, its_epoch, sent, read))
             case messages.Unfit():
                 self._replace_unfit(worker, epoch, message, now)
             case messages.Event():
@@ -663,24 +663,25 @@ class RunCoordinator:
             held[1].close()
 
     def _keep_counters(self, worker: int, epoch: int) -> None:
-        """Keep a dead worker's numbers, and tell what it took along."""
+        """Keep a dead worker's numbers; tell the losses known by now."""
         numbers, ends = self.numbers, self.supervisor.ending is not None
-        held = numbers.held_untracked(worker)
-        if not held:
-            state = self.supervisor.workers[worker]
-            silent_s = self.awake.monotonic() - state.heard_s
-            heartbeat_s = self.supervisor.limits.heartbeat_s
-            if numbers.note_uncounted(worker, state.holding, silent_s, heartbeat_s) and not ends:
-                self._say("error", numbers.unknown[worker], worker, state.epoch)
+        page = self.pages.pop(worker, None)
+        counts = UntrackedCounts(len(self.plan.tasks), page).look() if page is not None and writer_of(page) else None
+        if not self.supervisor.workers[worker].stopped:  # one that has closed in order has told what it left
+            self._note_losses(numbers.losses.died(worker, epoch, counts, self.channels, ends))
         if ends:
             return  # nobody takes its place: its last numbers stand, and what was open with it is not done
         numbers.replaced(worker)
         self.places.pop(worker, None)  # its replacement may be elsewhere
-        if held:
-            numbers.lost.update(held)
-            self._say(
-                "error", f"worker {worker} took up to {untracked_text(held)} along. {NOBODY_SENDS}", worker, epoch
-            )
+
+    def _note_losses(self, losses: list[Loss]) -> None:
+        for worker, epoch, ends, tuples in losses:
+            if ends:
+                self.numbers.left.update(tuples)
+                continue
+            self.numbers.lost.update(tuples)
+            text = f"worker {worker} took up to {untracked_text(tuples)} along. {NOBODY_SENDS}"
+            self._say("error", text, worker, epoch)
 
     def _say(self, level: str, text: str, worker: int | None, epoch: int) -> None:
         """Show a line of the coordinator's own, about a worker or none."""

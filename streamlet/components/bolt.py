@@ -57,17 +57,16 @@ class Bolt(Component):
     """Most tuples that it may hold, neither acked nor failed; None: any number.
 
     The others wait in its queue, where they do not time out, and fewer trees are opened. For a bolt with
-    ``auto_ack = False`` and threads of its own; may be set in ``initialize``, too. Untracked tuples count where it
-    answers for them.
+    ``auto_ack = False`` and threads of its own; may be set in ``initialize``, too.
     """
 
     at_least_one: ClassVar[Mapping[str, str]] = {}
     """Attributes that are whole numbers, 1 or more, and what each is; told where one is not."""
 
     answers_for_untracked: ClassVar[bool] = False
-    """Whether it acks or fails each untracked tuple, too: they count as held, and a drain waits for them.
+    """Whether it acks or fails each untracked tuple, too, and says when work on a tuple begins and ends.
 
-    Without it an untracked tuple is done when ``process`` returns. Only with ``auto_ack = False``.
+    Without it an untracked tuple is done when nobody keeps it any more. Only with ``auto_ack = False``.
     """
 
     commits_epochs: ClassVar[bool] = False

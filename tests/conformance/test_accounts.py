@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ import pytest
 import streamlet
 from streamlet.backends.contract import RunStatus, Stop
 from streamlet.backends.outcome import TuplesLeft
+from streamlet.runtime.tasks.bolt_task import SLICE
 from tests.command_line import Streamlet
 from tests.conformance import from_threads
 from tests.conformance.early_and_late import HELD, SHARE, Beginnings, Endings
@@ -22,6 +25,7 @@ from tests.conformance.from_threads import CutShort, FromThreads, LateThread, Wi
 from tests.conformance.twice_open import TwiceOpen
 from tests.conformance.untracked_ways import COUNT, Ways
 from tests.patience import PATIENCE_S
+from tests.seeds import seeds
 
 WAYS = ["off", "no id", "unanchored", "ticks"]
 WAYS_FILE = Path(__file__).with_name("untracked_ways.py")
@@ -78,14 +82,9 @@ def test_a_drain_that_is_cut_short_names_each_untracked_tuple_that_it_leaves(
     assert {name: row.lost for name, row in result.components.items() if row.lost} == result.left
 
 
-HEARTBEAT = 1000
-"""More tuples than a worker of these tests does, or is sent, between its last heartbeat and its death."""
-
-
-def is_about_all(seen: int, left: dict[str, int]) -> bool:
-    """Tell whether the tuples seen and left make COUNT, but for those of one heartbeat."""
-    # Done since the last heartbeat, a tuple is in both numbers; in a socket of the dead worker, in neither.
-    return COUNT - HEARTBEAT <= seen + sum(left.values()) <= COUNT + HEARTBEAT
+def is_all(seen: int, left: dict[str, int]) -> bool:
+    """Tell whether the tuples seen and left make COUNT, but for a slice that was at work."""
+    return COUNT <= seen + sum(left.values()) <= COUNT + SLICE
 
 
 @pytest.mark.faults
@@ -100,14 +99,51 @@ def test_a_worker_killed_in_the_drain_takes_no_untracked_tuple_along_in_silence(
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
 
-    with pytest.raises(
-        TuplesLeft, match=r"By the last heartbeats it left about [\d,]+ (untracked tuples )?for "
-    ) as caught:
+    with pytest.raises(TuplesLeft, match=r"It left up to [\d,]+ (untracked tuples )?for ") as caught:
         streamlet.run(Ways, backend="processes", workers=3, settings=settings("no id", tmp_path, 0.05), on_status=kill)
     assert killed and "was killed by SIGKILL" in str(caught.value)
     result = caught.value.result
     assert result.left["slow"] > 100 and result.components["slow"].lost == result.left["slow"]
-    assert is_about_all(counted_outside(tmp_path), result.left)
+    assert is_all(counted_outside(tmp_path), result.left)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("seed", seeds("killed in mid-run", 3))
+@pytest.mark.parametrize("way", ["off", "no id"])
+def test_what_workers_killed_in_mid_run_take_along_is_numbered_and_fails_the_run(
+    way: str, seed: int, tmp_path: Path
+) -> None:
+    """Of three workers those of both bolts are killed, at moments of chance: seen and lost are all that was emitted."""
+    rng = random.Random(seed)
+    moments = {bolt: rng.randint(500, COUNT // 4) for bolt in ("pass_on", "slow")}
+    killed: dict[str, int] = {}
+
+    def kill(status: RunStatus) -> None:
+        rows = {row.name: row for row in status.components}
+        for bolt, moment in moments.items():
+            if status.state == "running" and rows[bolt].executed > moment and bolt not in killed:
+                killed[bolt] = int((tmp_path / f"{bolt}.pid").read_text())
+                time.sleep(rng.uniform(0, 0.9))  # a status comes once a second, just behind the heartbeats
+                os.kill(killed[bolt], signal.SIGKILL)
+                return
+
+    more = {"streamlet.inbox.high.water.tuples": 2000, "topology.max.spout.pending": 10**6}
+    with pytest.raises(TuplesLeft, match=r"untracked tuples were lost: ") as caught:
+        streamlet.run(
+            Ways,
+            backend="processes",
+            workers=3,
+            settings={**settings(way, tmp_path, 0.01), **more},
+            on_status=kill,
+            drain_timeout=PATIENCE_S,
+        )
+    result = caught.value.result
+    assert (len(killed), result.drained, result.reason) == (2, True, "caught_up"), str(caught.value)
+    lost = {name: row.lost for name, row in result.components.items() if row.lost}
+    seen = counted_outside(tmp_path)
+    print(f"seed {seed}: {seen} seen, lost {lost}")
+    # A slow bolt's turn at work may have been seen and be counted as lost; nothing may be neither.
+    assert result.components["numbers"].emitted == COUNT <= seen + sum(lost.values()) <= COUNT + 2 * SLICE
 
 
 @pytest.mark.faults
@@ -127,11 +163,11 @@ def test_the_json_result_has_what_a_worker_killed_in_the_drain_left(tmp_path: Pa
                 os.kill(int((tmp_path / "slow.pid").read_text()), signal.SIGKILL)
                 killed = True
         said = process.stderr.read()
-    assert killed and process.returncode == 1 and "By the last heartbeats it left about" in said
+    assert killed and process.returncode == 1 and "It left up to" in said
     assert (last["event"], last["exit_status"], last["drained"]) == ("result", 1, False)
     lost = {row["name"]: row["lost"] for row in last["components"] if row["lost"]}
     assert lost["slow"] > 100
-    assert is_about_all(counted_outside(tmp_path), lost)
+    assert is_all(counted_outside(tmp_path), lost)
 
 
 @pytest.mark.parametrize("backend", ["inline", "processes"])

@@ -37,6 +37,7 @@ class PassOn(Bolt):
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self.kept: list[list[Any]] | None = [] if conf["accounts.way"] == "ticks" else None
+        Path(conf["accounts.folder"], "pass_on.pid").write_text(str(os.getpid()))
 
     def process(self, tup: Tuple) -> None:
         if self.kept is not None:

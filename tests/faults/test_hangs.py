@@ -237,7 +237,7 @@ HOLDS = UNTRACKED.replace("threading.Event().wait()", 're.match(r"(a+)+$", "a" *
 
 
 @pytest.mark.parametrize("tracked", [False, True])
-def test_what_a_worker_without_a_word_held_untracked_is_told_though_no_number_is_known(
+def test_what_a_worker_without_a_word_held_untracked_is_numbered_by_what_outlives_it(
     tracked: bool, tmp_path: Path
 ) -> None:
     """After Ctrl-C, too. Of what is tracked the spout hears, and nothing is told: whatever its class does then."""
@@ -253,6 +253,8 @@ def test_what_a_worker_without_a_word_held_untracked_is_told_though_no_number_is
         result = ProcessesBackend().run(request, Watcher(), stop)
         assert result.reason == "interrupted" and result.unclosed
         return
-    with pytest.raises(TuplesLeft, match=r"is not known: it was at work in stuck") as failed:
+    with pytest.raises(TuplesLeft, match=r"It left up to [0-9,]+ untracked tuples for stuck") as failed:
         ProcessesBackend().run(request, Watcher(), stop)
     assert failed.value.exit_status == 1 and not failed.value.result.drained
+    rows = {row.name: row for row in failed.value.result.status.components}
+    assert rows["stuck"].lost == failed.value.result.left["stuck"] > 0

@@ -528,8 +528,8 @@ class Departures:
             return False
         self._too_large(unsent)
         for run in out.runs:
-            if count := run.untracked_count:
-                self.sent[run.target] += count
+            if run.has_untracked:
+                self.sent[run.target] += run.untracked_count
         for run in unsent:
             self.sent[run.target] -= run.untracked_count
         return True

@@ -284,15 +284,15 @@ def _shared_roots(places: Any) -> list[SharedRoots]:
 
 
 def _run(item: Any, shared: list[SharedRoots]) -> Run:
-    if not isinstance(item, list) or len(item) != 7:
-        raise BadFrame("A run does not have its seven parts.")
-    if type(item[-1]) is dict:
-        item[-1] = _columns(item[-1])
+    if not isinstance(item, list) or len(item) != 8:
+        raise BadFrame("A run does not have its eight parts.")
+    if type(item[6]) is dict:
+        item[6] = _columns(item[6])
     run = Run(*item)
     if not (
         type(run.target) is type(run.source) is int
         and type(run.stream) is str
-        and type(run.multi) is bool
+        and type(run.multi) is type(run.has_untracked) is bool
         and type(run.roots) is type(run.edges) is list
         and type(run.values) in (list, Columns)
         and len(run.roots) == len(run.edges) == len(run.values)

@@ -29,7 +29,7 @@ from streamlet.runtime.tasks import settling
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, Pick, StreamRoutes, Work
 from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
 from streamlet.runtime.tasks.held_tuples import HeldTuples
-from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, COUNT, LENGTH, TASK, UNTRACKED, InHand
+from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, COUNT, LENGTH, TASK, InHand
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.user_errors import Defined, behind, bolt_ended_run, every_tuple_failed
@@ -124,6 +124,8 @@ class BoltTask:
         self.copied = 0
         """Rows in the outboxes minus emits: an emit has a row for each reader, and none where nobody reads."""
         self.held = HeldTuples()
+        self._untracked_taken = 0
+        """Untracked tuples that ``execute`` has been given and is through with."""
         self._resting = set() if resting is None else resting
         self.ended_run = False
         """Its error ends the run (``exit_on_exception``): nothing of the bolt is called any more."""
@@ -192,13 +194,15 @@ class BoltTask:
             current = task._current
             if len(tup) != width or current is None or current.anchors is not None:
                 return slow(tup)
-            put = pick(tup).extend
+            box = pick(tup)
+            put = box.extend  # a look-up and a call are cheaper apart: the slot is no method
             root = current.root
             if root:
                 edge = bits(64)
                 current.children ^= edge
                 put((root, edge, [*tup]))
             else:
+                box.has_untracked = True
                 put((0, 0, [*tup]))
             return None
 
@@ -233,13 +237,15 @@ class BoltTask:
                 return slow(tup)
             if value.__class__ not in plain and not (value.__class__ is int and INT_MIN <= value <= INT_MAX):
                 return slow(tup)
-            put = pick(value).extend  # a look-up and a call are cheaper apart: the slot is no method
+            box = pick(value)
+            put = box.extend  # a look-up and a call are cheaper apart: the slot is no method
             root = current.root
             if root:
                 edge = bits(64)
                 current.children ^= edge
                 put((root, edge, [value]))
             else:
+                box.has_untracked = True
                 put((0, 0, [value]))
             return None
 
@@ -376,7 +382,9 @@ class BoltTask:
         # could cancel to zero, and be acked before they are done.
         tracked = [anchor for anchor in anchors if anchor.root]
         if not tracked:
-            box.switch(stream)((0, 0, values))
+            put = box.switch(stream)
+            box.has_untracked = True
+            put((0, 0, values))
         elif len(tracked) == 1 and tracked[0].anchors is None:
             edge = self.getrandbits(64)
             tracked[0].children ^= edge
@@ -500,7 +508,6 @@ class BoltTask:
         now = started = self.clock.monotonic()
         words, times = self.in_hand.words, self.in_hand.times
         words[CALL] = words[LENGTH] = 0
-        words[UNTRACKED] = work.run.roots[0] == 0 or work.run.roots[-1] == 0
         if not (self.bolt.auto_ack and self.bolt.auto_fail):
             self._give_each_row_an_edge(work)
         while work.left > 0:
@@ -529,7 +536,11 @@ class BoltTask:
             if now >= until:
                 break
         self._current = None
+        self.held.forget_unreachable()
         done = before - max(work.left, 0)
+        if work.run.has_untracked:
+            first = len(work.run.roots) - before
+            self._untracked_taken += work.run.roots[first : first + done].count(0)
         self.stats.ran(done, now - started, ended=not self.bolt.answers_for_untracked)
         if self._commits and work.run.stream in EPOCH_STREAMS:
             self.stats.set_apart("executed", done)
@@ -684,8 +695,8 @@ class BoltTask:
                 continue
             if bolt.auto_ack:
                 self.ack(tup)
-            elif tup.state == OPEN and (tup.root or bolt.answers_for_untracked):
-                self.held.given[tup] = given
+            elif tup.state == OPEN:
+                self.held.add(tup, given)
 
     def _process_as_batch(self, work: Work, size: int) -> None:
         run = work.run
@@ -773,7 +784,7 @@ class BoltTask:
             self.fail(tup, error)
         elif tup.state == OPEN:
             self._note_failures(1)
-            self.held.given[tup] = self.clock.monotonic()
+            self.held.add(tup, self.clock.monotonic())
         self._failures_raised += self._failures - before
         self.report(error, tup, self.bolt.process)
         self._end_run(error, self.bolt.process)
@@ -806,9 +817,16 @@ class BoltTask:
         """Whether the bolt works on tuples outside of ``process``: on threads, or at ticks."""
         return self.calls.used or self.bolt.answers_for_untracked or isinstance(self.bolt, BatchingBolt)
 
-    def untracked_held(self) -> int:
-        """Count the untracked tuples that the bolt has not settled yet."""
-        return self.held.untracked() if self.bolt.answers_for_untracked else 0
+    @property
+    def untracked_done(self) -> int:
+        """How many untracked tuples the bolt is done with."""
+        return self._untracked_taken - self.held.untracked
+
+    def holds_untracked(self) -> bool:
+        """Tell whether the bolt may still settle untracked tuples."""
+        if not self.bolt.answers_for_untracked:
+            self.held.forget_unreachable(soon=False)
+        return self.held.untracked > 0
 
     def hand_over(self, act: Callable[[], None]) -> None:
         """Have the loop make a call of the bolt's, soon. Any thread. Raises BadEmit when the run ends."""

@@ -59,6 +59,8 @@ class WorkerContext:
     run_began: bool = False
     """Whether all workers had stood before this one was started."""
     in_hand: InHand = field(default_factory=InHand)
+    page: Any = None
+    """The memory of ``in_hand`` with room for ``UntrackedCounts`` behind; None: of this process."""
     crashes: Mapping[int, Mapping[Key, int]] = field(default_factory=dict)
     """Spout task -> message -> how often its worker died at work on it, while the spout lived there too."""
     built: Callable[[LiveTask], None] = lambda live: None

@@ -81,6 +81,8 @@ class Run(NamedTuple):
     """Ints, 0 for an untracked tuple, or SharedRoots for a tuple that was emitted for a whole batch."""
     edges: list[Any]
     values: Rows
+    has_untracked: bool = True
+    """Whether some of its tuples may belong to no tree: those are counted."""
 
     def part(self, first: int, end: int) -> Run:
         """Return its tuples from ``first`` up to ``end``."""
@@ -89,14 +91,13 @@ class Run(NamedTuple):
 
     @property
     def untracked_count(self) -> int:
-        """How many of its tuples belong to no tree; 0 unless the first or the last is one."""
-        # Cheap, for it is asked of every run: a run whose ends are tracked is not searched.
-        roots = self.roots
-        return roots.count(0) if not self.multi and roots and (roots[0] == 0 or roots[-1] == 0) else 0
+        """How many of its tuples belong to no tree."""
+        # Cheap, for it is asked of every run: where all emits were tracked, it is not searched.
+        return self.roots.count(0) if self.has_untracked and not self.multi else 0
 
     def untracked(self) -> Run:
         """Return those of its tuples that belong to no tree."""
-        if self.multi:
+        if self.multi or not self.has_untracked:
             return self._replace(roots=[], edges=[], values=[])
         values = [value for root, value in zip(self.roots, self.values, strict=True) if not root]
         return self._replace(roots=[0] * len(values), edges=[0] * len(values), values=values)
@@ -130,13 +131,15 @@ class Outbox:
     Rows lie flat (root, edge, values, root, ...), which is the cheapest thing to append to.
     """
 
-    __slots__ = ("_closed", "_rows", "extend", "multi", "source", "stream", "target")
+    __slots__ = ("_closed", "_rows", "extend", "has_untracked", "multi", "source", "stream", "target")
 
     def __init__(self, source: int, target: int, stream: str) -> None:
         self.source = source
         self.target = target
         self.stream = stream
         self.multi = False
+        self.has_untracked = False
+        """Whether a row that waits here belongs to no tree: who puts one in says so."""
         self._rows: list[Any] = []
         self._closed: list[Run] = []
         # Bound once: emit closures keep this method, so `_rows` is emptied in place and never replaced.
@@ -158,13 +161,15 @@ class Outbox:
         count = len(rows)
         edges = [0] * count
         edges[-1] = edge
-        self.put_run(stream, [root] * count, edges, rows)
+        self.put_run(stream, [root] * count, edges, rows, has_untracked=not root)
 
-    def put_run(self, stream: str, roots: list[Any], edges: list[int], rows: Columns) -> None:
+    def put_run(
+        self, stream: str, roots: list[Any], edges: list[int], rows: Columns, has_untracked: bool = False
+    ) -> None:
         """Put in rows, in order, with a root and an edge each."""
         self.switch(stream)
         self._close()
-        self._closed.append(Run(self.target, self.source, stream, False, roots, edges, rows))
+        self._closed.append(Run(self.target, self.source, stream, False, roots, edges, rows, has_untracked))
 
     def mark(self) -> int:
         """Return a place for ``withdraw``."""
@@ -174,14 +179,16 @@ class Outbox:
     def withdraw(self, mark: int) -> None:
         """Take back all rows put in since a mark."""
         self._rows.clear()
+        self.has_untracked = False
         del self._closed[mark:]
 
     def _close(self) -> None:
         rows = self._rows
         if rows:
-            run = Run(self.target, self.source, self.stream, self.multi, rows[0::3], rows[1::3], rows[2::3])
-            self._closed.append(run)
+            columns = rows[0::3], rows[1::3], rows[2::3]
+            self._closed.append(Run(self.target, self.source, self.stream, self.multi, *columns, self.has_untracked))
             rows.clear()
+            self.has_untracked = False
 
     def take(self) -> list[Run]:
         """Return all runs so far, in order, and leave the outbox empty."""
@@ -393,11 +400,8 @@ class Inbox:
         if not last.row_bytes <= ALIKE * measured <= ALIKE * ALIKE * last.row_bytes:
             return None
         before = last.run
-        if len(before.roots) >= MOST_MERGED or (before.source, before.stream, before.multi) != (
-            run.source,
-            run.stream,
-            run.multi,
-        ):
+        alike = before.source, before.stream, before.multi, before.has_untracked
+        if len(before.roots) >= MOST_MERGED or alike != (run.source, run.stream, run.multi, run.has_untracked):
             return None
         before.roots.extend(run.roots)
         before.edges.extend(run.edges)

@@ -6,8 +6,25 @@ Pure, on the loop's thread but for ``begins``.
 
 from __future__ import annotations
 
+from sys import getrefcount
+
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import OPEN, Tuple
+
+SWEEP_AT = 1024
+"""Untracked tuples held, at which those that nobody can settle are looked for while a run goes on."""
+
+
+def _kept_here() -> int:
+    # Counted, not assumed, in the shape of the question below: the number depends on the interpreter.
+    given = {object(): 0.0}
+    for kept in [*given]:
+        return getrefcount(kept)
+    return 0
+
+
+KEPT_HERE = _kept_here()
+"""References to a tuple that only ``given`` holds, asked for as ``forget_unreachable`` does."""
 
 
 class HeldTuples:
@@ -15,7 +32,11 @@ class HeldTuples:
 
     def __init__(self) -> None:
         self.given: dict[Tuple, float] = {}
-        """Each tracked tuple, and when the bolt was given it. Untracked ones, too, of bolts that answer for them."""
+        """Each tuple, and when the bolt was given it. Changed by methods alone, and read by any thread."""
+        self.untracked = 0
+        """How many of ``given`` belong to no tree."""
+        self._swept = 0
+        """How many were untracked after those that nobody can settle were last forgotten."""
         self.batches: dict[Batch, None] = {}
         """Batches kept by a bolt that ``answers_for_held``: their trees count as queued."""
         self.most = 0
@@ -40,14 +61,36 @@ class HeldTuples:
         """Return how many of ``size`` tuples the bolt may be given."""
         return min(size, self.allowed - len(self.given)) if self.allowed else size
 
+    def add(self, tup: Tuple, now: float) -> None:
+        """Hold a tuple that the bolt has been given."""
+        if not tup.root and tup not in self.given:
+            self.untracked += 1
+        self.given[tup] = now
+
     def add_open(self, batch: Batch, now: float) -> None:
-        """Hold the tracked tuples of a batch that are still open."""
-        self.given.update((tup, now) for tup in batch.tuples if tup.state == OPEN and tup.root)
+        """Hold the tuples of a batch that are still open."""
+        for tup in batch.tuples:
+            if tup.state == OPEN:
+                self.add(tup, now)
+
+    def forget_unreachable(self, soon: bool = True) -> None:
+        """Forget the untracked tuples that nobody else keeps. ``soon``: once they may be many."""
+        # Rule: an untracked tuple is waited for as long as it can still be acked. A tracked one that is forgotten times
+        # out; this one would hold up the end of the run, and stay in memory, for ever.
+        if not self.untracked or (soon and self.untracked < 2 * self._swept + SWEEP_AT):
+            return
+        for tup in [*self.given]:
+            if not tup.root and getrefcount(tup) <= KEPT_HERE:
+                self.let_go(tup)
+        self._swept = self.untracked
 
     def let_go(self, tup: Tuple) -> float | None:
         """Forget a tuple that is held no longer; return since when it was, None if it was not."""
         self.begun.pop(tup, None)
-        return self.given.pop(tup, None)
+        since = self.given.pop(tup, None)
+        if since is not None and not tup.root:
+            self.untracked -= 1
+        return since
 
     def let_batch_go(self, batch: Batch) -> None:
         """Forget a batch and the tuples that were made of it."""
@@ -74,10 +117,6 @@ class HeldTuples:
     def at_work(self) -> list[tuple[Tuple, float]]:
         """Return tuples at work and since when; all held where unknown."""
         return [*self.begun.items()] if self._knows_begun else [*self.given.items()]
-
-    def untracked(self) -> int:
-        """Count the untracked tuples among them."""
-        return sum(not tup.root for tup in self.given)
 
     def is_full(self, now: float) -> bool:
         """Tell whether the bolt holds as many as it wants."""

@@ -24,12 +24,11 @@ from streamlet.tracking.shared_roots import Root, each_root
 PAGE_BYTES = 8192
 """Size of a page: two of the kernel's. The first 1024 bytes are numbers."""
 
-TASK, COUNT, CALL, BEGAN, LENGTH, WRITER, UNTRACKED, HELD_BY, HELD_LENGTH = range(9)
+TASK, COUNT, CALL, BEGAN, LENGTH, WRITER, HELD_BY, HELD_LENGTH = range(8)
 """Places of the eight-byte numbers.
 
 A task id (0: nothing), tuples in the slice or held by the bolt that is called, index in CALLS, seconds (a float), bytes
-of the details, the process that writes here, whether tuples of the run that a bolt was last given belong to no tree,
-and the task whose one held tuple has details (0: none), with their bytes.
+of the details, the process that writes here, and the task whose one held tuple has details (0: none), with their bytes.
 """
 
 _HOLDERS = 16
@@ -94,8 +93,6 @@ class Holding:
     messages: tuple[tuple[int, Key, str], ...] = ()
     """(root, key, text) of the messages whose spouts live in the same worker."""
     values: str = ""
-    untracked: bool = False
-    """Whether some of the bolt's run belong to no tree: nobody sends them again."""
     has_threads: bool = False
     """Whether threads of the bolt's own have called the worker."""
     beside: tuple[Holding, ...] = ()
@@ -188,8 +185,7 @@ def holding(page: Any) -> Holding | None:
     task, count, call, length = words[TASK], words[COUNT], words[CALL], words[LENGTH]
     if not task:
         return replace(beside[0], beside=beside) if beside else None
-    untracked = bool(words[UNTRACKED])
-    held = Holding(task, CALLS[min(call, len(CALLS) - 1)], count, times[BEGAN], untracked=untracked, beside=beside)
+    held = Holding(task, CALLS[min(call, len(CALLS) - 1)], count, times[BEGAN], beside=beside)
     return _with_details(held, view[_DETAILS : _DETAILS + min(length, _ROOM)])
 
 
@@ -223,10 +219,10 @@ def with_tuple(held: Holding | None, task: int, roots: Sequence[int], values: st
     """Return a look at a page with the tuple its worker named."""
     if held is not None and (held.task, held.count, held.values) == (task, 1, values) and {*held.roots} <= {*roots}:
         return held  # the page has the messages, too
-    began, untracked, beside = (held.began, held.untracked, held.beside) if held is not None else (0.0, not roots, ())
+    began, beside = (held.began, held.beside) if held is not None else (0.0, ())
     noted = (each.messages for each in beside if (each.task, each.count, each.values) == (task, 1, values))
     # Without what bolts held beside it: it is named, so nothing else is suspected.
-    return Holding(task, CALLS[0], 1, began, tuple(roots), next(noted, ()), values, untracked)
+    return Holding(task, CALLS[0], 1, began, tuple(roots), next(noted, ()), values)
 
 
 def writer_of(page: Any) -> int:

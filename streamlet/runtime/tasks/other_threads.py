@@ -86,6 +86,8 @@ class TaskCalls:
     """The calls of other threads for one task, in order."""
 
     def __init__(self, others: OtherThreads, component: str) -> None:
+        self.note_untracked: Callable[[int], None] = lambda count: None
+        """Takes how many untracked rows wait here, when it changes. Called under ``OtherThreads.changed``."""
         self.here = others.here
         self._others = others
         self._component = component
@@ -145,6 +147,7 @@ class TaskCalls:
             self._queue.append((act, len(rows), untracked, size))
             self.rows += len(rows)
             self.untracked += untracked
+            self.note_untracked(self.untracked)
             self._bytes += size
             others.waiting += 1
         if first:
@@ -172,6 +175,12 @@ class TaskCalls:
             if was_full:
                 others.changed.notify_all()
         return taken
+
+    def note_taken(self) -> None:
+        """Note what waits here still. Call it when what ``take`` returned is done, and is counted elsewhere."""
+        # Rule: not by `take`. A worker that is killed in between would have these rows nowhere.
+        with self._others.changed:
+            self.note_untracked(self.untracked)
 
     def refuse(self, why: str) -> None:
         """Refuse calls from now on, also those that wait for room; queued ones are still taken."""

@@ -271,10 +271,14 @@ class SpoutTask:
             roots, edges = self._open_each(ids, as_one=as_one)
         if len(ids) < FEW and (pick := routes.single) is not None:
             for row, root, edge in zip(columns, roots, edges, strict=True):
-                pick(row).switch(routes.name)((root, edge, row))
+                box = pick(row)
+                put = box.switch(routes.name)
+                box.has_untracked |= not self.tracked
+                put((root, edge, row))
             return as_one
         for box, select in routes.shares(columns):
-            box.put_run(routes.name, select(roots), select(edges), columns.select(select))
+            rows = columns.select(select)
+            box.put_run(routes.name, select(roots), select(edges), rows, has_untracked=not self.tracked)
         return as_one
 
     def _open_each(self, ids: Sequence[Hashable], *, as_one: bool) -> tuple[list[int], list[int]]:
@@ -338,7 +342,9 @@ class SpoutTask:
         self.emits += 1
         if tup_id is None or not self.tracked:
             for box, values in rows:
-                box.switch(stream)((0, 0, values))
+                put = box.switch(stream)
+                box.has_untracked = True
+                put((0, 0, values))
             if tup_id is not None:
                 self._complete.append(tup_id)
             return

@@ -39,6 +39,7 @@ from streamlet.runtime.tasks.emitter import Inbox, Run, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.other_threads import OtherThreads
 from streamlet.runtime.tasks.spout_task import SpoutTask
+from streamlet.runtime.tasks.untracked_counts import UntrackedCounts
 from streamlet.runtime.tasks.user_errors import ComponentFailed, behind, could_not_close, could_not_start, exited
 from streamlet.runtime.worker.back_pressure import BackPressure
 from streamlet.runtime.worker.held_watch import HeldWatch
@@ -132,6 +133,7 @@ class WorkerLoop:
         self._worker_of = {task.task_id: task.worker for task in shared.plan.tasks}
         self.tasks: dict[int, LiveTask] = {}
         memory, depths = shared.conf["streamlet.worker.memory.bytes"], shared.plan.depths()
+        self.untracked = UntrackedCounts(len(shared.plan.tasks), shared.page)
         self.departures = Departures(
             links,
             min(shared.conf["streamlet.link.high.water.bytes"], memory // 32),
@@ -161,6 +163,8 @@ class WorkerLoop:
         self._spouts_keep = memory // 2
         self._weighs_at = 0.0
         self._holds_back_since: dict[int, float] = {}
+        self._holders: list[BoltTask] = []
+        """The bolts that may hold untracked tuples: nobody sends those again."""
         self._polls: list[SpoutTask] = []
         self._descriptors: list[tuple[SpoutTask, int]] = []
         self._watched: set[int] = set()
@@ -206,6 +210,7 @@ class WorkerLoop:
             self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
             try:
                 live = self.tasks[task.task_id] = build_task(self.shared, task, self.other_threads)
+                live.run.calls.note_untracked = partial(self.untracked.handed.__setitem__, task.task_id - 1)
                 self.shared.built(live)
                 where = "initialize"
                 self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
@@ -263,6 +268,8 @@ class WorkerLoop:
         assert isinstance(live.component, Bolt) and isinstance(live.run, BoltTask)
         if live.run.held.most or live.component.answers_for_untracked:
             self.back_pressure.bounded.append(live.run)
+        if live.component.answers_for_untracked or not live.component.auto_ack:
+            self._holders.append(live.run)
         if live.component.timer_interval_s is not None:
             name = f"The bolt {live.plan.component}"
             self._call_every(live.component.timer_interval_s, partial(self._on_timer, live), name, now)
@@ -382,7 +389,7 @@ class WorkerLoop:
     def idle(self) -> bool:
         """Whether no tuple waits in this worker, though trees may be open."""
         waits = self.inbox or self.departures.waiting or self.other_threads.waiting or self.departures.in_doubt
-        return not waits and not any(bolt.untracked_held() for bolt in self.back_pressure.bounded)
+        return not waits and not any(bolt.holds_untracked() for bolt in self._holders)
 
     @property
     def stands(self) -> bool:
@@ -405,21 +412,14 @@ class WorkerLoop:
             if not work.run.multi and work.left > 0:
                 counts[self._component_of(work.run.target)] += work.run.roots[-work.left :].count(0)
         for run in self.departures.staying():
-            counts[self._component_of(run.target)] += len(run.untracked().roots)
+            counts[self._component_of(run.target)] += run.untracked_count
         for target, lost in self.departures.undeliverable.items():
             counts[self._component_of(target)] += lost
         for live in self.tasks.values():  # what their threads emitted is in no queue of a reader yet
             counts[live.plan.component] += live.run.calls.untracked
-        for bolt in self.back_pressure.bounded:
-            counts[self._component_of(bolt.task_id)] += bolt.untracked_held()
+        for bolt in self._holders:
+            counts[self._component_of(bolt.task_id)] += bolt.held.untracked
         return {component: count for component, count in counts.items() if count}
-
-    def untracked_received(self) -> dict[int, int]:
-        """Count the untracked tuples that came from other workers, by task."""
-        counts: Counter[int] = Counter()
-        for received in self.received.values():
-            counts.update(received)
-        return dict(counts)
 
     def left_over(self, settled: bool, ticks: bool) -> dict[str, int]:
         """Read frames still under way, without processing them; count untracked tuples, by bolt.
@@ -602,8 +602,8 @@ class WorkerLoop:
         for incoming in self.links.received():
             self._enqueue(incoming.runs)
             for run in incoming.runs:
-                if count := run.untracked_count:
-                    self.received[incoming.worker][run.target] += count
+                if run.has_untracked:
+                    self.received[incoming.worker][run.target] += run.untracked_count
             if incoming.full is not None:
                 self.back_pressure.heard(incoming.worker, incoming.full)
             if incoming.fails:  # before acks, as in `Ledgers.settle`
@@ -663,14 +663,23 @@ class WorkerLoop:
         for box in live.boxes:
             if box:
                 runs = box.take()
-                rows += sum(len(run.roots) for run in runs)
+                for run in runs:
+                    rows += len(run.roots)
+                    if run.has_untracked:
+                        self.untracked.emitted[run.target - 1] += run.untracked_count
                 worker = self._worker_of[box.target]
                 if worker == self.shared.worker:
                     self._enqueue(runs)
                 else:
                     self.departures.add(worker, runs)
-        if isinstance(live.run, BoltTask) and (rows or live.run.copied):
-            live.run.note_emitted(rows)
+        if isinstance(live.run, BoltTask):
+            if rows or live.run.copied:
+                live.run.note_emitted(rows)
+            # Rule: after what it has emitted for them. A worker that is killed in between is said to have taken along
+            # what was done, and never the other way round: nobody would hear of what is lost.
+            self.untracked.done[live.plan.task_id - 1] = live.run.untracked_done
+        if live.run.calls.used:
+            live.run.calls.note_taken()
 
     def _ask_spouts(self, now: float) -> bool:
         """Ask each spout for tuples; return whether one should be asked again at once."""
@@ -763,6 +772,7 @@ class WorkerLoop:
 
     def _settle_doubt(self, worker: int, read: Mapping[int, int]) -> None:
         for task, count in self.departures.settle_doubt(worker, read).items():
+            self.untracked.emitted[task - 1] -= count
             component = self._component_of(task)
             tuples = untracked_text({component: count})
             self.shared.tell(
@@ -778,6 +788,11 @@ class WorkerLoop:
         for task, count in self.departures.lost.items():
             counts[self._component_of(task)] += count
         return dict(counts)
+
+    def exchanged_with(self, worker: int) -> tuple[dict[int, int], dict[int, int]]:
+        """Return the untracked tuples sent to and read of a worker."""
+        sent = {task.task_id: self.departures.sent[task.task_id] for task in self.plan.tasks_on(worker)}
+        return sent, dict(self.received[worker])
 
     def forget_counts(self, worker: int) -> None:
         """Forget how many untracked tuples a dead worker was sent, and sent."""
@@ -865,7 +880,8 @@ class WorkerLoop:
             component = self.plan.tasks[run.source - 1].component
             self.shared.report(component, run.source, _too_large_error(component, run.stream), None, None)
             self.ledgers.drop(run)
-            sender, gone = self.tasks[run.source].run, len(run.untracked().roots)
+            sender, gone = self.tasks[run.source].run, run.untracked_count
+            self.untracked.emitted[run.target - 1] -= gone
             if isinstance(sender, SpoutTask):
                 sender.too_large += gone
             else:

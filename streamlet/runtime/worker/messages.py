@@ -286,17 +286,18 @@ class Beat:
     pending: Natural
     unfinished: Natural
     initializing: Text = ""
-    queued: Annotated[Mapping[str, int], _counts] = field(default_factory=dict)
-    """Untracked tuples that wait in this worker, by the bolt they are for."""
     hanging: Annotated[Sequence[Mapping[str, Any]], _list_of(_hang)] = field(default_factory=list)
     """The call that the loop is in for too long, if it is: task, call, seconds, tuple."""
     wait_s: Annotated[float, _is(float)] = 0.0
     """Estimated seconds to work off the queues of this worker."""
     call_s: Annotated[float, _is(float)] = 0.0
     """Estimated seconds of a call of its slowest bolt."""
+    done: Annotated[Mapping[int, int], _dict_of(_natural, _natural)] = field(default_factory=dict)
+    emitted: Annotated[Mapping[int, int], _dict_of(_natural, _natural)] = field(default_factory=dict)
+    handed: Annotated[Mapping[int, int], _dict_of(_natural, _natural)] = field(default_factory=dict)
+    """Task -> untracked tuples, as in ``UntrackedCounts``."""
     sent: Annotated[Mapping[int, int], _dict_of(_natural, _natural)] = field(default_factory=dict)
-    received: Annotated[Mapping[int, int], _dict_of(_natural, _natural)] = field(default_factory=dict)
-    """Task -> untracked tuples that this worker has sent to it, or read for it."""
+    """Task -> untracked tuples that were sent to it in another worker."""
     lost: Annotated[Mapping[str, int], _counts] = field(default_factory=dict)
     """Untracked tuples that lost links took along, by the bolt they were for."""
 
@@ -316,6 +317,16 @@ class State:
     """Every queue is empty, though trees may be open."""
     quiet: Natural = 0
     """How many steps of quiet were taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """Untracked tuples sent to and read of a dead worker, by task."""
+
+    worker: Natural
+    epoch: Natural
+    sent: Annotated[Mapping[int, int], _dict_of(_natural, _natural)]
+    read: Annotated[Mapping[int, int], _dict_of(_natural, _natural)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +398,19 @@ class Stopped:
 
 FromCoordinator = WorkerPlan | Book | Whole | Pause | Paused | TickNow | Quiet | Lost | Cut | Close
 FromWorker = (
-    Ready | Initialized | Linked | Unlinked | Beat | State | Unfit | Event | Complaint | LinkLost | Failed | Stopped
+    Ready
+    | Initialized
+    | Linked
+    | Unlinked
+    | Beat
+    | State
+    | Exchanged
+    | Unfit
+    | Event
+    | Complaint
+    | LinkLost
+    | Failed
+    | Stopped
 )
 Message = FromCoordinator | FromWorker
 
@@ -410,6 +433,7 @@ FROM_WORKER: Mapping[str, type[FromWorker]] = {
     "unlinked": Unlinked,
     "beat": Beat,
     "state": State,
+    "exchanged": Exchanged,
     "unfit": Unfit,
     "event": Event,
     "complaint": Complaint,
@@ -456,7 +480,7 @@ def from_worker(raw: Raw, workers: int, tasks: int) -> FromWorker:
     ``workers`` and ``tasks`` are how many the run has: a message may name no others.
     """
     message = _decode(raw, FROM_WORKER)
-    if isinstance(message, LinkLost | Unlinked) and message.worker >= workers:
+    if isinstance(message, LinkLost | Unlinked | Exchanged) and message.worker >= workers:
         raise BadMessage(f"lost a link to worker {message.worker}, and there are {workers}")
     if isinstance(message, Event) and message.task > tasks:
         raise BadMessage("sent a line of a task that does not exist")

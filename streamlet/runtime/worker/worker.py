@@ -125,7 +125,8 @@ class Worker:
         self.over = threading.Event()
         self._parent = os.getppid()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self.in_hand = InHand(map_page(plan.page), lambda root: self.loop.ledgers.message_of(root))
+        self._page = map_page(plan.page)
+        self.in_hand = InHand(self._page, lambda root: self.loop.ledgers.message_of(root))
         self.in_hand.note_writer(os.getpid())
         self._components: dict[int, str] = {}
         """The component of each task that lives here; empty until the topology is there."""
@@ -212,6 +213,7 @@ class Worker:
             wake=lambda: self.loop.post(lambda: None),
             overrides=plan.overrides,
             in_hand=self.in_hand,
+            page=self._page,
             crashes=plan.crashes,
             tell=self.tell,
             run_began=plan.began,
@@ -308,11 +310,10 @@ class Worker:
             partitions=loop.ledgers.partitions(),
             pending=loop.ledgers.pending(),
             unfinished=loop.ledgers.unfinished(),
-            queued=loop.untracked_waiting(),
             wait_s=wait_s,
             call_s=call_s,
+            **loop.untracked.look()._asdict(),
             sent=dict(loop.departures.sent),
-            received=loop.untracked_received(),
             lost=loop.lost_with_links(),
         )
 
@@ -492,6 +493,8 @@ class Worker:
         at_fault = self._component_of.get(lost.careful[0], "") if lost.careful else ""
         self.loop.ledgers.apply_crashes([*lost.roots], lost.how, at_fault)
         self._recover(f"worker {lost.worker}", lost.worker)
+        # Its last words are read by now, so these counts are final.
+        self.channel.try_send(messages.Exchanged(lost.worker, lost.epoch, *self.loop.exchanged_with(lost.worker)))
         if DRAINING in self.loop.paused:
             self._write_off([lost.worker])  # what was sent to it stays counted: nobody takes its place
         else:
@@ -538,17 +541,14 @@ class Worker:
         self.channel.send(dataclasses.replace(self._present_numbers(), initializing=component, hanging=hanging))
 
     def _present_numbers(self) -> messages.Beat:
-        """Return the loop's numbers; of one that is late the queues as they are."""
+        """Return the loop's numbers; of one that is late the untracked tuples as they are."""
         numbers, late = self.numbers, self.numbers is self._beaten
         self._beaten = numbers
         if not (late and self.initialized):
             return numbers
-        # Rule: a loop that hangs in a call cannot count what waits behind it, and nobody sends the untracked ones
-        # again. Counted from here: nothing moves there meanwhile. If something does, the loop counts itself soon.
-        with contextlib.suppress(RuntimeError):  # changed during iteration
-            queued, received = self.loop.untracked_waiting(), self.loop.untracked_received()
-            return dataclasses.replace(numbers, queued=queued, received=received)
-        return numbers
+        # Rule: a loop that hangs in a call tells no counts, and nobody sends untracked tuples again. Where no page
+        # outlives this process, its last heartbeat is all that there is of them.
+        return dataclasses.replace(numbers, **self.loop.untracked.look()._asdict())
 
     def _hanging(self) -> list[dict[str, Any]]:
         """Return the loop's call that takes too long, and name it once."""

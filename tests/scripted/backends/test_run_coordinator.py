@@ -251,7 +251,7 @@ def test_what_a_killed_worker_said_in_the_same_read_counts_no_more(coordinator: 
     coordinator._register_channel(0, 1, ours)
     worker = ControlChannel.inherited(theirs)
     snapshot = {**TaskStats().snapshot(), "emitted": 20}
-    beat = Beat({1: snapshot}, [], 7, 7, queued={"quiet": 3})
+    beat = Beat({1: snapshot}, [], 7, 7, handed={1: 3})
     for message in (Ready(["unix", "/s", 0], 1), Initialized(), Linked(1), beat, Unfit("hangs"), beat):
         worker.send(message)
     coordinator._receive(0, 1, ours)

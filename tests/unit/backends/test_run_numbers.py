@@ -9,7 +9,6 @@ import pytest
 from streamlet import Bolt, ReliableSpout, Topology
 from streamlet.backends.run_numbers import RunNumbers
 from streamlet.model.plan import make_plan
-from streamlet.runtime.tasks.in_hand import CALLS, Holding
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.worker.messages import Beat
 
@@ -57,40 +56,21 @@ def test_what_a_replaced_worker_counted_stays_and_what_was_open_with_it_does_not
     assert (numbers.open_trees(ended=False), numbers.open_trees(ended=True)) == (1, 2)
 
 
-def test_what_was_sent_to_a_dead_worker_and_not_read_is_held_by_it_once(numbers: RunNumbers) -> None:
-    numbers.heard(0, Beat({}, [], 0, 0, sent={2: 10, 3: 1}))
-    numbers.heard(1, Beat({}, [], 0, 0, queued={"keep": 2}, received={2: 7}))
-    assert numbers.held_untracked(1) == {"keep": 5}
-    numbers.replaced(1)
-    assert not numbers.held_untracked(1), "its next death may come before the others' next heartbeat"
-    assert numbers.beats[0].sent == {3: 1}
-
-
 def test_what_was_lost_or_left_stands_in_the_row_of_its_bolt(numbers: RunNumbers) -> None:
     numbers.lost.update(keep=3)
     numbers.left.update(keep=2)
     assert row(numbers, "keep")["lost"] == 5
 
 
-@pytest.mark.parametrize(
-    ("held", "silent_s", "known", "told"),
-    [
-        (Holding(2, CALLS[0], 1, 0.0, untracked=True), 9.0, True, "had said nothing for 9 s"),
-        (Holding(2, CALLS[0], 1, 0.0, untracked=True), 0.1, False, "had told no numbers yet"),
-        (Holding(2, CALLS[0], 1, 0.0, untracked=True), 0.1, True, ""),
-        (Holding(2, CALLS[0], 1, 0.0, untracked=False), 9.0, True, ""),
-        (Holding(2, CALLS[1], 1, 0.0, untracked=True), 9.0, True, ""),
-        (Holding(99, CALLS[0], 1, 0.0, untracked=True), 9.0, True, ""),
-        (None, 9.0, False, ""),
-    ],
-)
-def test_a_worker_that_dies_at_untracked_work_without_a_number_is_told(
-    numbers: RunNumbers, held: Holding | None, silent_s: float, known: bool, told: str
+def test_what_lost_links_took_along_stands_in_the_row_of_its_bolt_also_when_its_sender_is_replaced(
+    numbers: RunNumbers,
 ) -> None:
-    if known:
-        numbers.heard(1, Beat({2: snapshot()}, [], 0, 0))
-    assert numbers.note_uncounted(1, held, silent_s, heartbeat_s=1.0) is bool(told)
-    assert (told in numbers.unknown.get(1, "")) and bool(numbers.unknown) is bool(told)
+    numbers.heard(0, Beat({}, [], 0, 0, lost={"keep": 4}))
+    numbers.heard(1, Beat({}, [], 0, 0, lost={"keep": 1}))
+    assert row(numbers, "keep")["lost"] == 5
+    numbers.replaced(0)
+    numbers.heard(0, Beat({}, [], 0, 0, lost={"keep": 2}))
+    assert row(numbers, "keep")["lost"] == 7
 
 
 def test_a_hanging_call_is_named_with_its_worker_and_component(numbers: RunNumbers) -> None:

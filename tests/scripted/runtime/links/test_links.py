@@ -301,6 +301,25 @@ def test_a_call_of_very_many_tuples_leaves_in_order_and_each_is_copied_a_few_tim
     assert CountedRows.copied < 20 * count
 
 
+def test_what_a_lost_link_took_along_is_what_was_sent_and_not_read_by_then() -> None:
+    links = TakesEverything()
+    departures = Departures(links, 1 << 20, unsendable=lambda runs: None, too_large=lambda runs: None)
+    rows = [[n] for n in range(10)]
+    departures.add(1, [Run(4, 3, "default", False, [0] * 10, [0] * 10, rows)])
+    departures.add(1, [Run(5, 3, "default", False, [9] * 10, [1] * 10, rows)])
+    departures.send({}, links_stand=True)
+    departures.doubt(1, [4, 5])
+    departures.add(1, [Run(4, 3, "default", False, [0] * 3, [0] * 3, rows[:3])])
+    departures.send({}, links_stand=True)
+    assert departures.settle_doubt(2, {4: 1}) == {}
+    assert departures.settle_doubt(1, {4: 6}) == departures.lost == {4: 4}
+    assert departures.settle_doubt(1, {4: 6}) == {} and not departures.in_doubt
+    assert departures.sent[4] == 9, "what was read, and what went over the new link"
+    departures.doubt(1, [4, 5])
+    departures.forget(1, [4, 5])
+    assert not departures.in_doubt and not +departures.sent and departures.lost == {4: 4}
+
+
 def test_close_leaves_no_descriptor_open(rig: Rig) -> None:
     peer = rig.link(1)
     before = len(os.listdir("/proc/self/fd"))

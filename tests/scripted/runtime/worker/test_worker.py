@@ -287,7 +287,7 @@ def test_a_hang_is_named_without_a_word_on_the_loops_page_or_a_call_of_its_spout
     hangs = FILE.replace("def process(self, tup): ...", "def process(self, tup):\n        import time; time.sleep(1e6)")
     asked = "def lasting_id(self, tup_id):\n        raise OSError('asked')\n\n    def caught_up(self):"
     Path(plan.file).write_text(hangs.replace("def caught_up(self):", asked))
-    page = make_page(str(tmp_path / "page"))
+    page = make_page(str(tmp_path / "page"), 9)
     conf = {**plan.conf, "streamlet.task.hang.secs": 0.2, "streamlet.task.hang.action": "replace"}
     coordinator = worker_of(dataclasses.replace(plan, conf=conf, page=str(tmp_path / "page")))
     coordinator.begin()

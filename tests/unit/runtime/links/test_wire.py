@@ -80,18 +80,21 @@ def outgoings(draw: st.DrawFn) -> Outgoing:
     fails, full = draw(st.lists(edges, max_size=3)), draw(st.none() | st.lists(st.integers(0, 99), max_size=3))
     census = draw(st.none() | asks), draw(st.none() | answers)
     told = {root: draw(causes) for root in fails[::2]}
-    return Outgoing(draw(st.lists(runs(), max_size=3)), list(acks), list(acks.values()), fails, full, *census, told)
+    read = draw(st.none() | st.dictionaries(st.integers(0, 9), naturals, max_size=3))
+    acked = list(acks), list(acks.values())
+    return Outgoing(draw(st.lists(runs(), max_size=3)), *acked, fails, full, *census, told, read)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(outgoings())
 def test_a_data_frame_comes_back_as_it_was(outgoing: Outgoing) -> None:
-    """Columns, acks, failures, the high-water mark, a question and an answer."""
+    """Columns, acks, failures, the high-water mark, a question and an answer, what was read."""
     incoming = decode_data(encode_data(outgoing))
     assert incoming.runs == outgoing.runs
     assert (incoming.roots, incoming.deltas) == (outgoing.roots, outgoing.deltas)
     assert (incoming.fails, incoming.full) == (outgoing.fails, outgoing.full)
     assert (incoming.ask, incoming.answer) == (outgoing.ask, outgoing.answer)
+    assert incoming.read == outgoing.read
 
 
 @given(outgoings(), st.integers(150, 400))
@@ -110,6 +113,7 @@ def test_what_is_too_long_for_one_frame_takes_several(outgoing: Outgoing, limit:
     assert [delta for part in parts for delta in part.deltas] == outgoing.deltas
     assert [root for part in parts for root in part.fails] == outgoing.fails
     assert [part.full for part in parts if part.full is not None] == [outgoing.full] * (outgoing.full is not None)
+    assert [part.read for part in parts if part.read is not None] == [outgoing.read] * (outgoing.read is not None)
     census = [part for part in parts if part.ask is not None or part.answer is not None]
     if census:
         assert census == [parts[-1]], "a question or an answer came before tuples or deltas of its turn"
@@ -207,7 +211,7 @@ def recorded_payload() -> list[Any]:
     answer = Answer(7, 3, 1.5, 2, {1: 4}, {1: 5}, {5: 2, 6: 1}, [[5, 2, 0.25]], 0.5)
     held = Run(4, 1, "third", False, [5, 6], [7, 8], Columns([["a", "b"], [1, None]]))
     causes = {9: FailureCause("bolt", "ValueError", "no", True)}
-    everything = Outgoing([run, many, held], [1], [2], [9], [3], Ask(7, [1], [6], [0.25]), answer, causes)
+    everything = Outgoing([run, many, held], [1], [2], [9], [3], Ask(7, [1], [6], [0.25]), answer, causes, {3: 9})
     payload: list[Any] = unpack(encode_data(everything))
     decode_data(pack(payload))  # else every mutation of it would be refused for what is wrong with it
     return payload
@@ -325,7 +329,9 @@ def test_surrogates_and_random_bytes_travel() -> None:
 )
 def test_columns_that_are_no_rows_of_their_run_are_refused(columns: Any) -> None:
     with pytest.raises(BadFrame):
-        decode_data(pack([[[3, 1, "default", False, [1, 2], [1, 2], columns]], [], [], [], [], None, None, None, []]))
+        decode_data(
+            pack([[[3, 1, "default", False, [1, 2], [1, 2], columns]], [], [], [], [], None, None, None, None, []])
+        )
 
 
 @pytest.mark.parametrize("lengths", [(1, 2, 2), (2, 1, 2), (2, 2, 1), (0, 0, 1)])
@@ -333,7 +339,7 @@ def test_columns_of_unequal_length_are_refused(lengths: tuple[int, int, int]) ->
     """The loop walks them side by side: a run that ends early would lose tuples, or raise there."""
     roots, edges, rows = ([cell] * length for cell, length in zip([1, 2, ["v"]], lengths, strict=True))
     with pytest.raises(BadFrame, match="lengths"):
-        decode_data(pack([[[3, 1, "default", False, roots, edges, rows]], [], [], [], [], None, None, None, []]))
+        decode_data(pack([[[3, 1, "default", False, roots, edges, rows]], [], [], [], [], None, None, None, None, []]))
 
 
 def test_trees_that_share_an_edge_travel_once_and_arrive_as_one_object() -> None:
@@ -353,13 +359,13 @@ def test_trees_that_share_an_edge_travel_once_and_arrive_as_one_object() -> None
 def test_trees_that_could_not_share_an_edge_are_refused(places: Any) -> None:
     run = [3, 1, "default", False, [-1], [1], [["a"]]]
     with pytest.raises(BadFrame):
-        decode_data(pack([[run], [], [], [], [], None, None, None, places]))
+        decode_data(pack([[run], [], [], [], [], None, None, None, None, places]))
 
 
 def test_a_place_that_the_frame_does_not_have_is_refused() -> None:
     run = [3, 1, "default", False, [-2], [1], [["a"]]]
     with pytest.raises(BadFrame, match="does not name"):
-        decode_data(pack([[run], [], [], [], [], None, None, None, [[5, 6]]]))
+        decode_data(pack([[run], [], [], [], [], None, None, None, None, [[5, 6]]]))
 
 
 def test_halves_of_a_run_name_their_trees_again() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import ACKED, Tuple
-from streamlet.runtime.tasks.held_tuples import HeldTuples
+from streamlet.runtime.tasks.held_tuples import SWEEP_AT, HeldTuples
 
 
 def tup(root: int = 1) -> Tuple:
@@ -13,7 +13,7 @@ def tup(root: int = 1) -> Tuple:
 
 def test_work_on_a_tuple_begins_when_a_thread_says_so_and_is_forgotten_with_it() -> None:
     held, one = HeldTuples(), tup()
-    held.given[one] = 10.0
+    held.add(one, 10.0)
     assert held.at_work_since(one) == 10.0 and held.at_work() == [(one, 10.0)]
     held.begins(one, 12.0)
     assert held.at_work_since(one) == 12.0 and held.at_work() == [(one, 12.0)]
@@ -25,7 +25,7 @@ def test_work_may_begin_before_the_tuple_is_noted_as_held() -> None:
     """A thread is at work on it while ``process`` returns."""
     held, one = HeldTuples(), tup()
     held.begins(one, 12.0)
-    held.given[one] = 12.1
+    held.add(one, 12.1)
     assert held.at_work_since(one) == 12.0 and held.at_work() == [(one, 12.0)]
     held.let_go(one)
     assert held.at_work() == []
@@ -34,7 +34,7 @@ def test_work_may_begin_before_the_tuple_is_noted_as_held() -> None:
 def test_a_tuple_that_is_held_on_after_its_call_is_not_at_work() -> None:
     """A bolt with ``auto_fail = False`` keeps what raised: no call of it hangs."""
     held, one = HeldTuples(), tup()
-    held.given[one] = 10.0
+    held.add(one, 10.0)
     held.begins(one, 10.0)
     held.ends(one)
     assert held.at_work() == [] and held.at_work_since(one) == 10.0
@@ -54,19 +54,52 @@ def test_the_seconds_that_it_was_full_are_summed() -> None:
     held, one = HeldTuples(), tup()
     held.bound(1)
     assert not held.is_full(1.0) and held.full_s(5.0) == 0
-    held.given[one] = 5.0
+    held.add(one, 5.0)
     assert held.is_full(5.0) and held.full_s(7.0) == 2.0
     held.let_go(one)
     assert not held.is_full(8.0) and held.full_s(20.0) == 3.0
 
 
-def test_of_a_batch_the_open_tracked_tuples_are_held_and_let_go_together() -> None:
+def test_of_a_batch_the_open_tuples_are_held_and_let_go_together() -> None:
     held = HeldTuples()
     batch = Batch([[1], [0], [2]], roots=[1, 0, 2], edges=[5, 0, 6])
-    done, _untracked, wanted = batch.tuples
+    done, untracked, wanted = batch.tuples
     done.state = ACKED
     held.add_open(batch, 4.0)
     held.batches[batch] = None
-    assert held.given == {wanted: 4.0} and held.untracked() == 0
+    assert held.given == {untracked: 4.0, wanted: 4.0} and held.untracked == 1
     held.let_batch_go(batch)
-    assert not held and not held.batches
+    assert not held and not held.batches and not held.untracked
+
+
+def test_an_untracked_tuple_is_held_as_long_as_somebody_keeps_it_or_its_id() -> None:
+    """A tracked one until it is settled, or its spout says that its tree is over."""
+    held = HeldTuples()
+    kept, by_id = tup(0), tup(0).id
+    held.add(kept, 1.0)
+    held.add(kept, 1.0)
+    held.add(by_id.tup, 1.0)
+    held.add(tup(0), 1.0)
+    held.add(tup(7), 1.0)
+    assert held.untracked == 3
+    held.forget_unreachable()
+    assert held.untracked == 3, "so few are not looked for"
+    held.forget_unreachable(soon=False)
+    assert held.untracked == 2 and kept in held.given and by_id.tup in held.given
+    assert [each.root for each in held.given] == [0, 0, 7]
+    del by_id
+    held.let_go(kept)
+    held.forget_unreachable(soon=False)
+    assert held.untracked == 0 and [each.root for each in held.given] == [7]
+
+
+def test_untracked_tuples_that_nobody_keeps_do_not_fill_the_memory() -> None:
+    held = HeldTuples()
+    kept = [tup(0) for _ in range(100)]
+    for one in kept:
+        held.add(one, 1.0)
+    for _ in range(20):
+        for _ in range(SWEEP_AT):
+            held.add(tup(0), 1.0)
+        held.forget_unreachable()
+        assert 100 <= held.untracked < 100 + 2 * SWEEP_AT

@@ -1,0 +1,70 @@
+"""Bolts that settle their tuples by hand, from threads of their own or later; one forgets those it does not keep."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from concurrent_bolts import CONFIG, Numbers, Squares
+
+from streamlet import Bolt, Topology, TopologyContext, Tuple
+
+
+class OnOwnThreads(Bolt):
+    outputs = ["n", "square"]
+    auto_ack = False
+    max_unacked = 40
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.pool, self.secs = ThreadPoolExecutor(5), conf["at_once.secs"]
+
+    def process(self, tup: Tuple) -> None:
+        self.pool.submit(self.work, tup)
+
+    def work(self, tup: Tuple) -> None:
+        time.sleep(self.secs)
+        (n,) = tup.values
+        self.emit([n, n * n], anchors=[tup])
+        self.ack(tup)
+
+
+class Forgets(Bolt):
+    """Emits at once, acks nothing, and keeps no tuple."""
+
+    outputs = ["n", "square"]
+    auto_ack = False
+
+    def process(self, tup: Tuple) -> None:
+        (n,) = tup.values
+        self.emit([n, n * n])
+
+
+class Keeps(Forgets):
+    """Keeps its last tuple, which it never acks."""
+
+    def process(self, tup: Tuple) -> None:
+        super().process(tup)
+        self.last = tup
+
+
+class OwnThreads(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    work = OnOwnThreads.spec(inputs=[numbers])
+    squares = Squares.spec(inputs=[work])
+
+
+class Forgetful(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    work = Forgets.spec(inputs=[numbers])
+    squares = Squares.spec(inputs=[work])
+
+
+class Keeping(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    work = Keeps.spec(inputs=[numbers])
+    squares = Squares.spec(inputs=[work])

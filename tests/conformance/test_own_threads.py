@@ -1,0 +1,54 @@
+"""Untracked tuples of bolts that settle them by hand: a run waits for those that can still be settled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from streamlet.backends.contract import RunRequest, RunResult, Stop
+from streamlet.backends.outcome import TuplesLeft
+from streamlet.model.settings import resolve
+from streamlet.runtime.worker.loading import load_topology
+from tests.conformance.conftest import backend_named
+from tests.conformance.test_concurrent_bolts import backends, written
+from tests.run_observer import Watcher
+
+FILE = Path(__file__).with_name("own_threads.py")
+
+
+def ran(folder: Path, backend: str, workers: int, name: str, secs: float = 0.005) -> RunResult:
+    topology = load_topology(FILE, name)
+    own = {"at_once.results": str(folder), "topology.acker.executors": 0, "at_once.secs": secs}
+    settings = resolve(topology.config, {**own, "streamlet.until.caught.up": True})
+    request = RunRequest(topology, settings, file=FILE, attribute=name, workers=workers, until_caught_up=True)
+    return backend_named(backend).run(request, Watcher(), Stop())
+
+
+@backends
+def test_a_run_waits_for_untracked_tuples_in_a_pool_of_the_bolts_own(
+    backend: str, workers: int, tmp_path: Path
+) -> None:
+    result = ran(tmp_path, backend, workers, "OwnThreads")
+    assert (result.reason, result.drained) == ("caught_up", True)
+    assert written(tmp_path) == Counter(range(1000))
+    assert result.components["work"].acked == 1000
+
+
+@backends
+def test_nobody_waits_for_an_untracked_tuple_that_nobody_keeps(backend: str, workers: int, tmp_path: Path) -> None:
+    """Without an ack, as a bolt may have it that knows that its topology is not tracked."""
+    result = ran(tmp_path, backend, workers, "Forgetful")
+    assert (result.reason, result.drained) == ("caught_up", True)
+    assert written(tmp_path) == Counter(range(1000))
+
+
+@backends
+def test_an_untracked_tuple_that_is_kept_and_never_acked_is_named_at_the_end(
+    backend: str, workers: int, tmp_path: Path
+) -> None:
+    with pytest.raises(TuplesLeft) as caught:
+        ran(tmp_path, backend, workers, "Keeping")
+    assert "1 untracked tuple for work" in caught.value.message
+    assert written(tmp_path) == Counter(range(1000))
