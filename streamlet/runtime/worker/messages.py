@@ -481,7 +481,7 @@ def from_worker(raw: Raw, workers: int, tasks: int) -> FromWorker:
     """
     message = _decode(raw, FROM_WORKER)
     if isinstance(message, LinkLost | Unlinked | Exchanged) and message.worker >= workers:
-        raise BadMessage(f"lost a link to worker {message.worker}, and there are {workers}")
+        raise BadMessage(f"spoke of worker {message.worker}, and there are {workers}")
     if isinstance(message, Event) and message.task > tasks:
         raise BadMessage("sent a line of a task that does not exist")
     if isinstance(message, Beat) and not all(

@@ -99,7 +99,7 @@ class Coordinator:
                 if isinstance(message, kind) and fits(message):
                     return message
             seen = len(self.heard)
-            self.heard += [from_worker(raw, 1, 2) for raw in self.channel.receive(wait=True)]
+            self.heard += [from_worker(raw, 2, 2) for raw in self.channel.receive(wait=True)]
         raise AssertionError(f"no {kind.__name__} came, but {[type(message).__name__ for message in self.heard]}")
 
     def begin(self) -> None:
@@ -117,7 +117,7 @@ class Coordinator:
     def read_rest(self) -> None:
         try:
             while True:
-                self.heard += [from_worker(raw, 1, 2) for raw in self.channel.receive(wait=True)]
+                self.heard += [from_worker(raw, 2, 2) for raw in self.channel.receive(wait=True)]
         except ChannelClosed:
             pass
 
@@ -356,4 +356,4 @@ def test_what_threads_have_handed_over_is_taken_though_the_run_is_not_whole_agai
         for message in (lost, Pause([1])) if died_first else (Pause(), lost):
             coordinator.channel.send(message)
         coordinator.until(State, lambda state: state.traffic is not None and state.idle)
-        coordinator.until(Beat, lambda beat: beat.queued.get("sink", 0) > 0)
+        coordinator.until(Beat, lambda beat: any(beat.emitted.values()))

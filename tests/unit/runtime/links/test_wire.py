@@ -330,7 +330,9 @@ def test_surrogates_and_random_bytes_travel() -> None:
 def test_columns_that_are_no_rows_of_their_run_are_refused(columns: Any) -> None:
     with pytest.raises(BadFrame):
         decode_data(
-            pack([[[3, 1, "default", False, [1, 2], [1, 2], columns]], [], [], [], [], None, None, None, None, []])
+            pack(
+                [[[3, 1, "default", False, [1, 2], [1, 2], columns, True]], [], [], [], [], None, None, None, None, []]
+            )
         )
 
 
@@ -339,7 +341,9 @@ def test_columns_of_unequal_length_are_refused(lengths: tuple[int, int, int]) ->
     """The loop walks them side by side: a run that ends early would lose tuples, or raise there."""
     roots, edges, rows = ([cell] * length for cell, length in zip([1, 2, ["v"]], lengths, strict=True))
     with pytest.raises(BadFrame, match="lengths"):
-        decode_data(pack([[[3, 1, "default", False, roots, edges, rows]], [], [], [], [], None, None, None, None, []]))
+        decode_data(
+            pack([[[3, 1, "default", False, roots, edges, rows, True]], [], [], [], [], None, None, None, None, []])
+        )
 
 
 def test_trees_that_share_an_edge_travel_once_and_arrive_as_one_object() -> None:
@@ -357,13 +361,13 @@ def test_trees_that_share_an_edge_travel_once_and_arrive_as_one_object() -> None
     "places", [None, [5], [[5]], [[]], [[5, 5]], [[5, "6"]], [[5, 0]], [[5, -1]], [[True, 5]], {}, [{}], [[5, 6.0]]]
 )
 def test_trees_that_could_not_share_an_edge_are_refused(places: Any) -> None:
-    run = [3, 1, "default", False, [-1], [1], [["a"]]]
+    run = [3, 1, "default", False, [-1], [1], [["a"]], False]
     with pytest.raises(BadFrame):
         decode_data(pack([[run], [], [], [], [], None, None, None, None, places]))
 
 
 def test_a_place_that_the_frame_does_not_have_is_refused() -> None:
-    run = [3, 1, "default", False, [-2], [1], [["a"]]]
+    run = [3, 1, "default", False, [-2], [1], [["a"]], False]
     with pytest.raises(BadFrame, match="does not name"):
         decode_data(pack([[run], [], [], [], [], None, None, None, None, [[5, 6]]]))
 

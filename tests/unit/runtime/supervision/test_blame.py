@@ -63,7 +63,7 @@ def test_other_calls_and_idle_loops_accuse_no_tuple() -> None:
 def beside(task: int, count: int = 1, has_threads: bool = True) -> Holding:
     """What a bolt held."""
     one = count == 1
-    return Holding(task, HOLDS, count, 0.0, (ROOT + 9,) if one else (), (), "['y']" if one else "", False, has_threads)
+    return Holding(task, HOLDS, count, 0.0, (ROOT + 9,) if one else (), (), "['y']" if one else "", has_threads)
 
 
 def test_a_second_death_in_a_call_about_held_tuples_makes_the_bolt_careful_and_the_third_names_the_tuple() -> None:

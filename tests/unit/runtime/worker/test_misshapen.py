@@ -89,7 +89,8 @@ def test_a_field_left_out_is_told_by_its_name(message: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [{"t": "no such"}, {**GOOD[8], "worker": 2}, {**GOOD[3], "tasks": {3: TaskStats().snapshot()}},
+    [{"t": "no such"}, {**GOOD[9], "worker": 2}, {**GOOD[5], "worker": 2},
+     {**GOOD[3], "tasks": {3: TaskStats().snapshot()}},
      {**GOOD[3], "tasks": {0: TaskStats().snapshot()}},
      {**GOOD[3], "hanging": [{"task": 3, "call": "process", "seconds": 31.0, "tuple": ""}]},
      {**EVENT, "task": 3}, {**EVENT, "time_s": float("nan")}, {**EVENT, "time_s": 1e12}, {**EVENT, "time_s": -1.0}],
