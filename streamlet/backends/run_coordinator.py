@@ -34,7 +34,7 @@ from streamlet.backends.outcome import (
 )
 from streamlet.backends.run_certificate import certificate_of
 from streamlet.backends.run_numbers import RunNumbers
-from streamlet.backends.untracked_losses import Loss
+from streamlet.backends.untracked_losses import TupleLoss
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import EXIT_FAILED, BadInput, StreamletError
 from streamlet.base.log_line import RUN, LogLine
@@ -674,7 +674,7 @@ class RunCoordinator:
         numbers.replaced(worker)
         self.places.pop(worker, None)  # its replacement may be elsewhere
 
-    def _note_losses(self, losses: list[Loss]) -> None:
+    def _note_losses(self, losses: list[TupleLoss]) -> None:
         for worker, epoch, ends, tuples in losses:
             if ends:
                 self.numbers.left.update(tuples)

@@ -24,7 +24,7 @@ from streamlet.runtime.tasks.untracked_counts import Counted
 NOTHING = Counted({}, {}, {})
 
 
-class Loss(NamedTuple):
+class TupleLoss(NamedTuple):
     """What one death took along, by bolt; of what other threads had emitted, by the component that did."""
 
     worker: int
@@ -77,7 +77,9 @@ class UntrackedLosses:
     def _of(self, worker: int) -> _Known:
         return self._known.setdefault(worker, _Known())
 
-    def died(self, worker: int, epoch: int, counts: Counted | None, living: Collection[int], ends: bool) -> list[Loss]:
+    def died(
+        self, worker: int, epoch: int, counts: Counted | None, living: Collection[int], ends: bool
+    ) -> list[TupleLoss]:
         """Note a death, once; return the losses known by it.
 
         ``counts``: those that have outlived it; ``living``: workers that will tell their part.
@@ -104,7 +106,7 @@ class UntrackedLosses:
 
     def exchanged(
         self, worker: int, gone: int, epoch: int, sent: Mapping[int, int], read: Mapping[int, int]
-    ) -> list[Loss]:
+    ) -> list[TupleLoss]:
         """Take a living worker's part of a death; return losses known by it."""
         known = self._of(worker)
         known.sent_to_dead.update(sent)
@@ -117,7 +119,7 @@ class UntrackedLosses:
         death.read.update(read)
         return self._settled()
 
-    def settle(self) -> list[Loss]:
+    def settle(self) -> list[TupleLoss]:
         """Settle all deaths at the end of a run: nobody tells more."""
         for death in self._deaths.values():
             for worker in death.awaited:
@@ -128,11 +130,11 @@ class UntrackedLosses:
             death.awaited.clear()
         return self._settled()
 
-    def _settled(self) -> list[Loss]:
+    def _settled(self) -> list[TupleLoss]:
         over = [death for death in self._deaths.values() if not death.awaited]
         for death in over:
             del self._deaths[death.worker, death.epoch]
-        losses = [Loss(death.worker, death.epoch, death.ends, self._lost(death)) for death in over]
+        losses = [TupleLoss(death.worker, death.epoch, death.ends, self._lost(death)) for death in over]
         return [loss for loss in losses if loss.tuples]
 
     def _lost(self, death: _Death) -> Counter[str]:

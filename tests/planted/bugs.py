@@ -450,8 +450,8 @@ BUGS = (
     Bug(
         "what a bolt said stays behind where a frame is split",
         "runtime/links/wire.py",
-        "last, outgoing.full, causes=_of(last, causes))",
-        "last, outgoing.full)",
+        "fails=last, causes=_of(last, causes))",
+        "fails=last, causes={})",
         LINKS,
     ),
     Bug(

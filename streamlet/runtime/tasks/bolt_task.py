@@ -536,16 +536,19 @@ class BoltTask:
             if now >= until:
                 break
         self._current = None
-        self.held.forget_unreachable()
         done = before - max(work.left, 0)
         if work.run.has_untracked:
-            first = len(work.run.roots) - before
-            self._untracked_taken += work.run.roots[first : first + done].count(0)
+            self._note_taken(work.run.roots, len(work.run.roots) - before, done)
         self.stats.ran(done, now - started, ended=not self.bolt.answers_for_untracked)
         if self._commits and work.run.stream in EPOCH_STREAMS:
             self.stats.set_apart("executed", done)
         if self._at_limit:
             self._stop_if_all_failed()
+
+    def _note_taken(self, roots: list[Any], first: int, done: int) -> None:
+        """Count the untracked tuples of a run that ``process`` was called for."""
+        self._untracked_taken += roots[first : first + done].count(0)
+        self.held.forget_unreachable()
 
     def _give_each_row_an_edge(self, work: Work) -> None:
         """Give each row of a block an edge of its own."""

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from streamlet import Bolt, Spout, Topology
-from streamlet.backends.untracked_losses import Loss, UntrackedLosses
+from streamlet.backends.untracked_losses import TupleLoss, UntrackedLosses
 from streamlet.model.plan import Plan, make_plan
 from streamlet.runtime.tasks.untracked_counts import Counted
 from tests.seeds import seeds
@@ -46,13 +46,13 @@ def test_what_went_to_a_dead_worker_and_was_not_done_is_lost(losses: UntrackedLo
     """From each of the others, and what it emitted to itself."""
     assert losses.died(1, 1, Counted({2: 70, 5: 20}, {5: 30}, {}), {0, 1, 2}, ends=False) == []
     assert losses.exchanged(0, 1, 1, {2: 90, 5: 1}, {}) == []
-    assert losses.exchanged(2, 1, 1, {5: 4}, {}) == [Loss(1, 1, False, Counter(relay=20, store=15))]
+    assert losses.exchanged(2, 1, 1, {5: 4}, {}) == [TupleLoss(1, 1, False, Counter(relay=20, store=15))]
 
 
 def test_what_a_dead_worker_emitted_and_nobody_read_is_lost(losses: UntrackedLosses) -> None:
     losses.died(1, 1, Counted({2: 90}, {6: 50, 7: 40}, {2: 3}), {0, 2}, ends=True)
     losses.exchanged(0, 1, 1, {2: 90}, {7: 40})
-    assert losses.exchanged(2, 1, 1, {}, {6: 41}) == [Loss(1, 1, True, Counter(store=9, relay=3))]
+    assert losses.exchanged(2, 1, 1, {}, {6: 41}) == [TupleLoss(1, 1, True, Counter(store=9, relay=3))]
 
 
 def test_a_death_that_took_nothing_along_is_no_loss(losses: UntrackedLosses) -> None:
@@ -64,30 +64,32 @@ def test_what_went_to_earlier_epochs_is_not_lost_again(losses: UntrackedLosses) 
     """Neither at the second death of a worker, nor at that of one which had sent to the first."""
     losses.died(1, 1, Counted({2: 90}, {6: 90}, {}), {0, 2}, ends=False)
     losses.exchanged(0, 1, 1, {2: 100}, {})
-    assert losses.exchanged(2, 1, 1, {}, {6: 90}) == [Loss(1, 1, False, Counter(relay=10))]
+    assert losses.exchanged(2, 1, 1, {}, {6: 90}) == [TupleLoss(1, 1, False, Counter(relay=10))]
     losses.died(1, 2, Counted({2: 30}, {6: 30}, {}), {0, 2}, ends=False)
     losses.exchanged(0, 1, 2, {2: 30}, {})
     assert losses.exchanged(2, 1, 2, {}, {6: 30}) == []
     losses.died(0, 1, Counted({}, {2: 131}, {}), {1, 2}, ends=False)
     losses.exchanged(1, 0, 1, {}, {})
-    assert losses.exchanged(2, 0, 1, {}, {}) == [Loss(0, 1, False, Counter(relay=1))], "it had not left"
+    assert losses.exchanged(2, 0, 1, {}, {}) == [TupleLoss(0, 1, False, Counter(relay=1))], "it had not left"
     losses.died(2, 1, Counted({6: 121}, {}, {}), {0, 1}, ends=False)
     losses.exchanged(0, 2, 1, {}, {})
-    assert losses.exchanged(1, 2, 1, {6: 3}, {}) == [Loss(2, 1, False, Counter(store=2))], "read of two dead: 120"
+    assert losses.exchanged(1, 2, 1, {6: 3}, {}) == [TupleLoss(2, 1, False, Counter(store=2))], "read of two dead: 120"
 
 
 def test_of_two_that_die_together_what_was_between_them_is_lost_once(losses: UntrackedLosses) -> None:
     losses.died(1, 1, Counted({2: 90}, {6: 90}, {}), {0, 2}, ends=False)
     losses.exchanged(0, 1, 1, {2: 90}, {})
-    assert losses.died(2, 1, Counted({6: 70}, {5: 8}, {}), {0}, ends=False) == [Loss(1, 1, False, Counter(store=8))]
-    assert losses.exchanged(0, 2, 1, {}, {}) == [Loss(2, 1, False, Counter(store=20))]
+    assert losses.died(2, 1, Counted({6: 70}, {5: 8}, {}), {0}, ends=False) == [
+        TupleLoss(1, 1, False, Counter(store=8))
+    ]
+    assert losses.exchanged(0, 2, 1, {}, {}) == [TupleLoss(2, 1, False, Counter(store=20))]
 
 
 def test_without_a_page_the_last_heartbeat_counts_and_the_end_waits_for_nobody(losses: UntrackedLosses) -> None:
     losses.heard(1, Counted({2: 60}, {}, {}), {})
     losses.heard(0, Counted({}, {2: 90}, {}), {2: 88})
     losses.died(1, 1, None, {0, 2}, ends=True)
-    assert losses.settle() == [Loss(1, 1, True, Counter(relay=28))]
+    assert losses.settle() == [TupleLoss(1, 1, True, Counter(relay=28))]
     assert losses.settle() == [] == losses.died(1, 1, None, set(), ends=True), "noted once"
 
 
@@ -151,7 +153,7 @@ class Traffic:
         for _ in range(min(most, len(self.unanswered))):
             self.tell(self.losses.exchanged(*self.unanswered.pop(0)))
 
-    def tell(self, losses: list[Loss]) -> None:
+    def tell(self, losses: list[TupleLoss]) -> None:
         for loss in losses:
             self.told.update(loss.tuples)
 
