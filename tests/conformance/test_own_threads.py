@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,9 @@ from tests.run_observer import Watcher
 FILE = Path(__file__).with_name("own_threads.py")
 
 
-def ran(folder: Path, backend: str, workers: int, name: str, secs: float = 0.005) -> RunResult:
+def ran(folder: Path, backend: str, workers: int, name: str, **conf: Any) -> RunResult:
     topology = load_topology(FILE, name)
-    own = {"at_once.results": str(folder), "topology.acker.executors": 0, "at_once.secs": secs}
+    own = {"at_once.results": str(folder), "topology.acker.executors": 0, "at_once.secs": 0.005, **conf}
     settings = resolve(topology.config, {**own, "streamlet.until.caught.up": True})
     request = RunRequest(topology, settings, file=FILE, attribute=name, workers=workers, until_caught_up=True)
     return backend_named(backend).run(request, Watcher(), Stop())
@@ -49,6 +50,6 @@ def test_an_untracked_tuple_that_is_kept_and_never_acked_is_named_at_the_end(
     backend: str, workers: int, tmp_path: Path
 ) -> None:
     with pytest.raises(TuplesLeft) as caught:
-        ran(tmp_path, backend, workers, "Keeping")
+        ran(tmp_path, backend, workers, "Keeping", **{"streamlet.drain.timeout.secs": 2})
     assert "1 untracked tuple for work" in caught.value.message
     assert written(tmp_path) == Counter(range(1000))
