@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 import inspect
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, NamedTuple, cast
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Never, cast
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
@@ -55,6 +56,8 @@ class ReliableSpout(Spout):
 
     unacked_tuples: dict[Hashable, Unacked]
     failed_tuples: Counter[Hashable]
+    _taking: Sequence[Hashable]
+    """The ids that the loop emits now of those that other threads have handed over."""
 
     def given_up(self, tup_id: Hashable, values: Sequence[Any], fails: int) -> None:
         """Take a tuple that failed ``fails`` times and will not be replayed.
@@ -115,11 +118,43 @@ class ReliableSpout(Spout):
         """Refuse an id whose first tuple is open. Raises ValueError."""
         # Replays are kept by id: of two open tuples with one id, the first could not be sent again.
         if tup_id not in self._waiting:
-            raise ValueError(
-                f"tup_id {cut(repr(tup_id), MOST_ID)} was emitted again while the tuple emitted with it "
-                "before is neither acked nor failed. Only one of the two could be replayed: give each tuple an id of "
-                "its own"
-            )
+            self._refuse(tup_id)
+
+    def _refuse(self, tup_id: Hashable) -> Never:
+        raise ValueError(
+            f"tup_id {cut(repr(tup_id), MOST_ID)} was emitted again while the tuple emitted with it before is neither "
+            "acked nor failed. Only one of the two could be replayed: give each tuple an id of its own"
+        )
+
+    def _hand_over(self, ids: Sequence[Hashable], put: Callable[..., Any], emit: Callable[..., Any], *args: Any) -> Any:
+        """Hand an emit of another thread over to the loop. Raises ValueError for an id that is open."""
+        # Rule: an id is claimed before it is looked for among the open ones, and the loop opens its tuple before it
+        # gives the claim back. So of two threads with one id the second is refused, on its own thread; without a lock.
+        claim = object()
+        claimed = [tup_id for tup_id in ids if self._handed.setdefault(tup_id, claim) is claim]
+        try:
+            for tup_id in ids:
+                if tup_id in self.unacked_tuples:
+                    self._emitted_again(tup_id)
+                if self._handed[tup_id] is not claim:
+                    self._refuse(tup_id)
+            return put(partial(self._take_over, ids, emit), *args)
+        except BaseException:
+            self._give_back(claimed)
+            raise
+
+    def _take_over(self, ids: Sequence[Hashable], emit: Callable[..., Any], *args: Any) -> None:
+        """Emit what another thread has handed over. On the loop's thread."""
+        self._taking = ids
+        try:
+            emit(*args)
+        finally:
+            self._taking = ()
+            self._give_back(ids)
+
+    def _give_back(self, ids: Iterable[Hashable]) -> None:
+        for tup_id in ids:
+            self._handed.pop(tup_id, None)
 
     def _refuse_ids(self, ids: Sequence[Hashable]) -> None:
         """Refuse ids that are missing, open or there twice. Raises ValueError."""
@@ -127,10 +162,14 @@ class ReliableSpout(Spout):
             raise ValueError(_NO_ID)
         try:
             again = [tup_id for tup_id in ids if tup_id in self.unacked_tuples]
+            handed = [tup_id for tup_id in ids if tup_id in self._handed] if self._handed else ()
         except TypeError as error:
             raise _no_key(*ids) from error
         for tup_id in again:
             self._emitted_again(tup_id)
+        for tup_id in handed:
+            if tup_id not in self._taking:
+                self._refuse(tup_id)
         if len({*ids}) < len(ids):
             raise ValueError("emit_each was given one tup_id twice. Give each tuple an id of its own")
 
@@ -162,6 +201,9 @@ class ReliableSpout(Spout):
         self._given_up = 0
         self._clock: Clock = port.clock
         self._waiting: set[Hashable] = set()
+        self._handed: dict[Hashable, object] = {}
+        """Ids that other threads have handed over and the loop has not emitted, with the claim of each call."""
+        self._taking = ()
         spout_port = cast(SpoutPort, port)
         here, from_other_thread, many_from_other_thread, each_from_other_thread = (
             spout_port.here,
@@ -170,7 +212,7 @@ class ReliableSpout(Spout):
             spout_port.emit_each_from_other_thread,
         )
         send, send_many, send_each = port.emit, spout_port.emit_many, spout_port.emit_each
-        waiting, flat, make = self._waiting, _FLAT, tuple.__new__
+        waiting, handed, flat, make = self._waiting, self._handed, _FLAT, tuple.__new__
 
         # Kept only once it was sent: what an emit refused is nothing to wait for, and its replay is still due.
         def emit(
@@ -188,7 +230,10 @@ class ReliableSpout(Spout):
             except TypeError as error:
                 raise _no_key(tup_id) from error
             if not here():
-                return from_other_thread(emit, tup, tup_id, stream, direct_task, need_task_ids)
+                more = tup, tup_id, stream, direct_task, need_task_ids
+                return cast("None", self._hand_over((tup_id,), from_other_thread, emit, *more))
+            if handed and tup_id in handed and tup_id not in self._taking:
+                self._refuse(tup_id)
             tasks = send(tup, tup_id, stream, direct_task, need_task_ids)
             waiting.discard(tup_id)
             # Rule: what is kept is a copy down to the last container, as what was sent is. With the spout's own, which
@@ -209,7 +254,7 @@ class ReliableSpout(Spout):
                 raise ValueError(_NO_ID)
             self._refuse_ids([tup_id])
             if not here():
-                many_from_other_thread(emit_many, tuples, tup_id, stream)
+                self._hand_over((tup_id,), many_from_other_thread, emit_many, tuples, tup_id, stream)
                 return
             kept = [[*values] for values in tuples]
             send_many(kept, tup_id, stream)
@@ -220,7 +265,7 @@ class ReliableSpout(Spout):
             rows, ids = tuples if isinstance(tuples, Columns) else [*tuples], [*tup_ids]
             self._refuse_ids(ids)
             if not here():
-                each_from_other_thread(emit_each, rows, ids)
+                self._hand_over(ids, each_from_other_thread, emit_each, rows, ids)
                 return False
             as_set = send_each(rows, ids)
             waiting.difference_update(ids)

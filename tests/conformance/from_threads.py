@@ -39,6 +39,35 @@ class ThreadedSpout(ReliableSpout):
         return not any(thread.is_alive() for thread in self.threads) and not self.has_unfinished()
 
 
+class TwiceFromThreads(ReliableSpout):
+    """Two threads emit the same ids, each as soon as it can; how often they were refused is written down."""
+
+    outputs = ["n"]
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.refused, self.folder = [0, 0], Path(conf["accounts.folder"])
+        self.threads = [threading.Thread(target=self.push, args=(k,)) for k in range(2)]
+
+    def push(self, k: int) -> None:
+        for n in range(COUNT // 4):
+            try:
+                self.emit([n], tup_id=n)
+            except ValueError:
+                self.refused[k] += 1
+
+    def activate(self) -> None:
+        for thread in self.threads:
+            thread.start()
+
+    def next_tuple(self) -> None: ...
+
+    def caught_up(self) -> bool:
+        return not any(thread.is_alive() for thread in self.threads) and not self.has_unfinished()
+
+    def close(self) -> None:
+        (self.folder / "refused").write_text(str(sum(self.refused)))
+
+
 class PooledBolt(Bolt):
     """Gives each tuple to a pool; its threads emit and ack, and fail each hundredth tuple the first time."""
 
@@ -211,3 +240,9 @@ class CutShort(Topology):
     once = Once.spec()
     endless = Endless.spec(inputs=[once])
     processed = Processed.spec(inputs=[endless])
+
+
+class TwoThreads(Topology):
+    config = {"accounts.folder": "", "accounts.sleep_s": 0.005}
+    numbers = TwiceFromThreads.spec()
+    seen = Slow.spec(inputs=[numbers])

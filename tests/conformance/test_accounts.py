@@ -21,7 +21,7 @@ from streamlet.runtime.tasks.bolt_task import SLICE
 from tests.command_line import Streamlet
 from tests.conformance import from_threads
 from tests.conformance.early_and_late import HELD, SHARE, Beginnings, Endings
-from tests.conformance.from_threads import CutShort, FromThreads, LateThread, WithoutWaiting
+from tests.conformance.from_threads import CutShort, FromThreads, LateThread, TwoThreads, WithoutWaiting
 from tests.conformance.twice_open import TwiceOpen
 from tests.conformance.untracked_ways import COUNT, Ways
 from tests.patience import PATIENCE_S
@@ -226,6 +226,18 @@ def test_what_other_threads_emit_ack_and_fail_is_all_processed(backend: str, tmp
     assert counted_outside(tmp_path) == from_threads.COUNT
     numbers = result.components["numbers"]
     assert (numbers.acked, numbers.failed) == (from_threads.COUNT, from_threads.COUNT // 100)
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_an_id_that_two_threads_emit_is_refused_on_the_thread_that_came_second(backend: str, tmp_path: Path) -> None:
+    """The run goes on: each emit that was taken is done, and once an id is done it is free."""
+    conf = {"accounts.folder": str(tmp_path)}
+    result = streamlet.run(TwoThreads, backend=backend, workers=workers_of(backend, 2), settings=conf)
+    refused = int((tmp_path / "refused").read_text())
+    assert (result.reason, result.drained) == ("caught_up", True) and refused > 0
+    assert counted_outside(tmp_path) == from_threads.COUNT // 4
+    numbers = result.components["numbers"]
+    assert (numbers.acked, numbers.failed) == (from_threads.COUNT // 2 - refused, 0)
 
 
 @pytest.mark.parametrize(("backend", "workers"), [("inline", None), ("processes", 1), ("processes", 2)])

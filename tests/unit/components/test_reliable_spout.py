@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from streamlet import ReliableSpout
+from streamlet import NoRoom, ReliableSpout
 from streamlet.base.clock import ManualClock
 from streamlet.components.spout import FailReason
 
@@ -348,3 +348,103 @@ def test_a_value_of_a_megabyte_does_not_fill_the_log(
     with pytest.raises(ValueError, match="was emitted again") as refused:
         spout._emitted_again("k" * 1_000_000)
     assert len(str(refused.value)) < 5_000
+
+
+class Threads(Port):
+    """A port whose calls come from another thread until ``taken`` makes them on the loop's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Callable[[], Any]] = []
+        self.there = True
+        self.full = False
+
+    def here(self) -> bool:
+        return not self.there
+
+    def emit_from_other_thread(self, emit: Callable[..., Any], tup: Any, tup_id: Any, *more: Any) -> None:
+        self._put(lambda: emit([*tup], tup_id, *more[:2]))
+
+    def emit_many_from_other_thread(self, emit_many: Callable[..., Any], *call: Any) -> None:
+        self._put(lambda: emit_many(*call))
+
+    def emit_each_from_other_thread(self, emit_each: Callable[..., Any], *call: Any) -> None:
+        self._put(lambda: emit_each(*call))
+
+    def _put(self, act: Callable[[], Any]) -> None:
+        if self.full:
+            raise NoRoom("no room")
+        self.calls.append(act)
+
+    def taken(self) -> None:
+        self.there = False
+        while self.calls:
+            self.calls.pop(0)()
+        self.there = True
+
+
+@pytest.fixture
+def threaded() -> tuple[Kept, Threads]:
+    spout, port = Kept(), Threads()
+    spout.bind(port)  # type: ignore[arg-type]
+    return spout, port
+
+
+def each_way(spout: Kept) -> list[Callable[[], Any]]:
+    """Three ways to emit the id 1."""
+    return [
+        lambda: spout.emit([1], 1),
+        lambda: spout.emit_many([[1], [2]], 1),
+        lambda: spout.emit_each([[0], [1]], [0, 1]),
+    ]
+
+
+@pytest.mark.parametrize("first", range(3))
+def test_an_id_that_another_thread_has_handed_over_is_refused_where_it_is_emitted_again(
+    threaded: tuple[Kept, Threads], first: int
+) -> None:
+    """On any thread, the loop's too, before and after the loop has taken it, until it is acked."""
+    spout, port = threaded
+    each_way(spout)[first]()
+    for when in ("handed over", "open"):
+        for again in each_way(spout):
+            with pytest.raises(ValueError, match=r"tup_id [01] was emitted again"):
+                again()
+            port.there = False
+            with pytest.raises(ValueError, match=r"tup_id [01] was emitted again"):
+                again()
+            port.there = True
+        if when == "handed over":
+            port.taken()
+    spout.ack(1)
+    spout.ack(0)
+    each_way(spout)[first]()
+    port.taken()
+    assert [sent[1] for sent in port.sent].count(1) == 2
+
+
+def test_an_id_whose_call_found_no_room_is_free(threaded: tuple[Kept, Threads]) -> None:
+    spout, port = threaded
+    port.full = True
+    for emit in each_way(spout):
+        with pytest.raises(NoRoom):
+            emit()
+    port.full = False
+    spout.emit([1], 1)
+    with pytest.raises(ValueError, match="was emitted again"):
+        spout.emit_each([[0], [1]], [0, 1])
+    spout.emit([0], 0)
+    port.taken()
+    assert [sent[1] for sent in port.sent] == [1, 0]
+
+
+def test_one_that_failed_may_be_emitted_again_from_another_thread(threaded: tuple[Kept, Threads]) -> None:
+    spout, port = threaded
+    spout.emit([1], 1)
+    port.taken()
+    spout.fail(1)
+    spout.emit([1], 1)
+    with pytest.raises(ValueError, match="was emitted again"):
+        spout.emit([1], 1)
+    port.taken()
+    assert [sent[1] for sent in port.sent].count(1) == 2
