@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
-from streamlet.backends.outcome import check_end, drained_failure
+from streamlet.backends.outcome import check_end, drained_failure, failed_result
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
@@ -86,7 +86,10 @@ class InlineBackend:
             tell=tell,
         )
         loop = self.loop = WorkerLoop(shared, NoLinks(), self._trace)
+        self._started = self._clock.monotonic()
         clean = False
+        failed: StreamletError | None = None
+        left: dict[str, int] = {}
         # Where stdout carries JSON, a user's print goes to stderr, as it does in a worker.
         quiet = contextlib.redirect_stdout(sys.stderr) if request.quiet_stdout else contextlib.nullcontext()
         place = Place(shared.in_hand.words, {task.task_id: task.component for task in shared.plan.tasks}, 0, 1)
@@ -105,20 +108,26 @@ class InlineBackend:
                 clean = True
             except StreamletError as error:
                 loop.finish_open_trees()
+                left = _left_by(loop)
+                failed = error
                 if loop.ledgers.failure is not None:  # the first reason counts
-                    raise loop.ledgers.failure from error
-                raise
+                    failed = loop.ledgers.failure
+                    failed.__cause__ = error
             except Exception:
                 raise
             except BaseException as error:  # a sys.exit() must not decide our exit status
                 if isinstance(error, KeyboardInterrupt) and _was_pressed(stop):
                     raise
-                raise exited(error, component_names(loop.tasks.values())) from error
+                left = _left_by(loop)
+                failed = exited(error, component_names(loop.tasks.values()))
             finally:
                 raised = loop.close(clean)
-        complaints.flush()
         status = self._status(loop, "ended", left)
         observer.on_status(status)
+        if failed is not None:
+            failed.result = failed_result(status, left)
+            raise failed
+        complaints.flush()
         result = RunResult(reason, status, drained, left=left, drain_cut_s=cut_s)
         if loop.ledgers.failure is not None:
             raise drained_failure(loop.ledgers.failure, result, errors, [str(error) for error in raised])
@@ -199,6 +208,13 @@ class InlineBackend:
             pending=loop.ledgers.unfinished() if state == "ended" else loop.ledgers.pending(),
             workers=({"worker": 0, "epoch": 1},),
         )
+
+
+def _left_by(loop: WorkerLoop) -> dict[str, int]:
+    """Count the untracked tuples that an error left, by bolt."""
+    with contextlib.suppress(Exception):  # why the run failed is known, and this only adds a number
+        return loop.left_over(settled=True, ticks=False) if loop.activated else {}
+    return {}
 
 
 @contextlib.contextmanager

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from streamlet.backends.contract import ComponentStatus, RunResult
+from streamlet.backends.contract import ComponentStatus, RunResult, RunStatus
 from streamlet.base.errors import EXIT_FAILED, StreamletError
 from streamlet.base.untracked import NOBODY_SENDS, untracked_text
 from streamlet.components.reliable_spout import ReliableSpout
@@ -24,7 +24,7 @@ MOST_ERRORS = 3
 class RunFailed(StreamletError):
     """A worker could not go on, or could not close; it says why itself.
 
-    ``result``: of a run that came to its end, the result that it would have had.
+    ``result``: what the run had done, as far as its workers could still tell.
     """
 
     def __init__(
@@ -95,6 +95,12 @@ def check_end(result: RunResult, topology: TopologySpec, errors: Sequence[str], 
     if ticks:
         raise TickFailed(f"The topology ran to its end, but {ticks}", result)
     return checked
+
+
+def failed_result(status: RunStatus, left: Mapping[str, int]) -> RunResult:
+    """Return what a run has done that an error ended at once."""
+    # Rule: a run that fails tells its numbers as any other does: what was given up and lost, nobody sends again.
+    return RunResult("failed", status, drained=False, left=dict(left))
 
 
 def _ticks_text(result: RunResult, errors: Sequence[str]) -> str:

@@ -31,6 +31,7 @@ from streamlet.backends.outcome import (
     RunFailed,
     check_end,
     drained_failure,
+    failed_result,
 )
 from streamlet.backends.run_certificate import certificate_of
 from streamlet.backends.run_numbers import RunNumbers
@@ -212,11 +213,13 @@ class RunCoordinator:
             self._wait_for_closing()
         finally:
             self._clear()
-        if self.failure is not None:
-            raise self.ends_by or self.failure
         self._note_losses(self.numbers.losses.settle())
         status = self._status("ended")
         self.observer.on_status(status)
+        if self.failure is not None:
+            error = self.ends_by or self.failure
+            error.result = failed_result(status, self.numbers.left)
+            raise error
         unclosed = tuple(f"{text}{self._hang_text(worker)}" for worker, text in self.supervisor.unclosed.items())
         reason = self.supervisor.ending or "interrupted"
         cut_s = self.supervisor.cut_short_s
@@ -249,7 +252,7 @@ class RunCoordinator:
 
     def _watch(self) -> None:
         show_at = next_multiple(self.started, STATUS_S) + STATUS_AFTER_S
-        while not self.supervisor.over and self.failure is None:
+        while not (self.supervisor.over or self._has_failed()):
             self._step()
             if (now := self.clock.monotonic()) >= show_at:
                 for worker in self.pids:
@@ -259,10 +262,15 @@ class RunCoordinator:
                 show_at = next_multiple(now, STATUS_S) + STATUS_AFTER_S
                 self.observer.on_status(self._status())
 
+    def _has_failed(self) -> bool:
+        return self.failure is not None
+
     def _step(self) -> None:
         """Read all messages, then act on deaths, silence and time."""
         supervisor = self.supervisor
         self._read()
+        if self._has_failed():
+            return
         while self._held_up:
             supervisor.held_up(self._held_up.pop(0))
         now = self.awake.monotonic()
@@ -270,6 +278,10 @@ class RunCoordinator:
         # a replacement that fails in the same way.
         for worker, epoch, how in self.launcher.ended():
             self._read_last_messages(worker, epoch)
+            # Rule: a worker whose failure ends the run has not died. Taken for a death, its losses would be counted
+            # twice: it has told itself what it left.
+            if self._has_failed():
+                return
             self._read_page(worker, epoch)
             self._note_deadly(worker, epoch, how)
             remedy = START_REFUSED_REMEDY if how.startswith(START_REFUSED) else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 BAD_INPUT = 2
 """Exit status: refused before anything ran."""
@@ -41,12 +42,13 @@ class StreamletError(Exception):
 
     ``message`` is the whole paragraph; ``exit_status`` is what ``streamlet`` ends with when the error
     reaches the command line. ``retriable`` says that the same act may succeed later without a change. ``trace`` is the
-    traceback where it happened in another process.
+    traceback where it happened in another process. ``result`` is, of a run that failed, the RunResult that it had.
     """
 
     exit_status = EXIT_FAILED
     retriable = False
     trace = ""
+    result: Any = None
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

@@ -176,8 +176,12 @@ class JsonView:
     def failed(self, error: BaseException, exit_status: int) -> None:
         reason = "failed" if self._begun else "refused"
         message, _ = explain(error)
-        reached = getattr(error, "result", None)  # of a run that came to its end, all its numbers
-        status = {} if reached is None else {"drained": reached.drained, **self._content(reached.status)}
+        reached: RunResult | None = getattr(error, "result", None)
+        status: dict[str, Any] = {}
+        if reached is not None:
+            status = {"drained": reached.drained, **self._content(reached.status)}
+        elif self._begun:  # of a run that failed by anything else the numbers that were shown last
+            status = {"drained": False, **self._content_shown}
         self._put(
             "result", reason=reason, error=type(error).__name__, message=message, exit_status=exit_status, **status
         )

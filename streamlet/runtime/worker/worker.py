@@ -326,8 +326,22 @@ class Worker:
         # Reported first: a `cleanup` that hangs must not keep the reason from the user.
         self._report_failed(error, status)
         if self._loop is not None:
-            self._loop.close(clean=False)
+            self._close_failed(self._loop, starts_again=_retriable(error))
         return status
+
+    def _close_failed(self, loop: WorkerLoop, starts_again: bool) -> None:
+        """Close after an error, and tell the last numbers."""
+        left: dict[str, int] = {}
+        try:
+            if loop.activated:
+                left = loop.left_over(settled=False, ticks=False)
+            self._report_numbers()
+        except Exception:
+            logger.debug("worker %d: what it left was not counted", self.index, exc_info=True)
+        loop.close(clean=False)
+        self._report_numbers()
+        if not starts_again:  # else it is not the end of the run, and its next start has nothing of this one
+            self.channel.try_send(messages.Stopped([], left, []))
 
     def _bug(self, error: Exception) -> str:
         frame = traceback.extract_tb(error.__traceback__)[-1]
