@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import dial
@@ -53,8 +54,8 @@ def run_slot(
     try:
         with channel.lines as lines, contextlib.redirect_stdout(lines):
             file = str(Path(unpacked) / name)
-            private = {"secret": secret, "certificate": certificate}
-            here = {"host": socket.gethostname(), "executor": executor_id()}
+            private: dict[str, Any] = {"secret": secret, "certificate": certificate}
+            here: dict[str, Any] = {"host": socket.gethostname(), "executor": executor_id()}
             status = serve(channel, shared, file=file, **here, **private)
     finally:
         hang_up(channel.sock)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
-import io
 import logging
 import math
 import os
@@ -23,7 +22,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +59,7 @@ from streamlet.runtime.worker.messages import Raw, WorkerPlan, from_coordinator
 from streamlet.runtime.worker.page_file import map_page
 from streamlet.runtime.worker.parents_end import end_after_parent
 from streamlet.runtime.worker.printed_lines import prints_told
+from streamlet.runtime.worker.printed_output import finish_printing, print_without_waiting
 from streamlet.runtime.worker.timers import next_multiple
 
 if TYPE_CHECKING:
@@ -77,6 +77,9 @@ FLUSH_S = 0.05
 
 GAP_S = 2.0
 """Seconds, beside three heartbeats, after which a heartbeat is so late that the process itself stood still."""
+
+LAST_PRINTS_S = 0.3
+"""Seconds that what functions of `atexit` print may take."""
 
 PARENT_ENDS_S = 1.0
 """Seconds between the end of a killed coordinator's channels and its own."""
@@ -640,12 +643,18 @@ def _retriable(error: BaseException) -> bool:
     return isinstance(found, StreamletError) and found.retriable
 
 
-def serve(channel: ControlChannel, shared: Mapping[str, str] | None = None, **known: Any) -> int:
+def serve(
+    channel: ControlChannel,
+    shared: Mapping[str, str] | None = None,
+    at_end: Callable[[], None] = lambda: None,
+    **known: Any,
+) -> int:
     """Be a worker for the coordinator at the other end; return the exit status.
 
-    Called on a process's main thread. ``shared``: where the files of ``streamlet.shared`` lie here. ``known`` are
-    fields of the plan that this process knows better: where the topology's file lies here, or a secret that must not
-    travel over a network again. Threads, handlers and sockets are gone when it returns.
+    Called on a process's main thread. ``shared``: where the files of ``streamlet.shared`` lie here. ``at_end`` is
+    called before the channel ends. ``known`` are fields of the plan that this process knows better: where the
+    topology's file lies here, or a secret that must not travel over a network again. Threads, handlers and sockets are
+    gone when it returns.
     """
     try:
         raws: list[Raw] = []
@@ -663,7 +672,8 @@ def serve(channel: ControlChannel, shared: Mapping[str, str] | None = None, **kn
     worker = Worker(channel, dataclasses.replace(plan, **known), raws[1:])
     try:
         prints = prints_told(worker.tell_line) if plan.keeps_log else contextlib.nullcontext()
-        with logs_shown(worker.tell_line, plan.debug), prints:
+        with logs_shown(worker.tell_line, plan.debug), prints, contextlib.ExitStack() as last:
+            last.callback(at_end)
             return worker.run()
     finally:
         channel.finish()
@@ -716,32 +726,21 @@ def _leave_signals_to_coordinator() -> None:
     os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=restore_defaults)
 
 
-def _print_whole_lines() -> None:
-    # Rule: what a worker prints leaves by whole lines, whatever PYTHONUNBUFFERED says. Its siblings write to the same
-    # output: pieces of a line, or buffers that end anywhere, would mix with theirs; and a buffer is lost with a worker
-    # that is killed.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True, write_through=False)
-
-
 def main() -> None:
     """Run as ``python -m streamlet.runtime.worker.worker FD``, FD being the control channel."""
     end_after_parent()
     _leave_signals_to_coordinator()
-    _print_whole_lines()
+    print_without_waiting()
     let_in()
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)  # as every descriptor but one that was passed on is already
     channel = ControlChannel.inherited(socket.socket(fileno=descriptor))
-    status = serve(channel)
+    status = serve(channel, at_end=finish_printing)
     channel.close()
     # What libraries and the user's modules left to be done at exit. Not by returning: the interpreter would then wait
     # for all threads of libraries. The coordinator ends a worker that takes too long.
     atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
+    finish_printing(LAST_PRINTS_S)
     os._exit(status)
 
 
