@@ -386,14 +386,29 @@ def _is_library(path: str) -> bool:
 
 
 def of_users(frames: Sequence[traceback.FrameSummary]) -> Sequence[traceback.FrameSummary]:
-    """Return a stack's frames from the user's innermost code on; all if there is none."""
-    ours = [at for at, frame in enumerate(frames) if _below(frame.filename, *_CALLERS)]
-    after = frames[ours[-1] + 1 :] if ours else frames
-    return after or frames
+    """Return a stack's frames of the user's innermost code; all if there is none."""
+    callers = [at for at, frame in enumerate(frames) if _below(frame.filename, *_CALLERS)]
+    if not callers:
+        return frames
+    end = callers[0] + _users_end(frames[callers[0] :])  # a program that calls `run` stands above them
+    return frames[max(at for at in callers if at < end) + 1 : end] or frames
+
+
+def _users_end(frames: Sequence[traceback.FrameSummary]) -> int:
+    """Return where the user's last code ends, with libraries that it called."""
+    # Rule: what a user is shown ends at their own line, or in a library that it calls. Below a call of ours (an emit,
+    # a print that goes into a log) stand lines that nobody but us can change.
+    users = [
+        at for at, frame in enumerate(frames) if not _is_library(frame.filename) and not _below(frame.filename, _OURS)
+    ]
+    if not users:
+        return len(frames)
+    below = (at for at in range(users[-1] + 1, len(frames)) if _below(frames[at].filename, _OURS))
+    return next(below, len(frames))
 
 
 def _users_traceback(error: BaseException) -> str:
-    """Return the traceback from the user's first line on, indented; empty if no line is the user's."""
+    """Return the user's part of a traceback, indented; it may be empty."""
     if isinstance(error, StreamletError):
         return ""
     at = error.__traceback__
@@ -402,7 +417,15 @@ def _users_traceback(error: BaseException) -> str:
     if at is None:
         return ""
     told = traceback.TracebackException(type(error), error, at)
+    _cut_after_users(told)
     return "\n" + textwrap.indent(cut_lines("".join(told.format()).rstrip()), "    ")
+
+
+def _cut_after_users(told: traceback.TracebackException | None) -> None:
+    """Leave out frames below the user's, also of what an error came from."""
+    while told is not None:
+        del told.stack[_users_end(told.stack) :]
+        told = told.__cause__ or told.__context__
 
 
 def definition(defined: Defined) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from streamlet import Bolt, Tuple
 from streamlet.base.clock import ManualClock
+from streamlet.base.log_line import LogLine
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import ACKED, tick_tuple, tuple_with_names
 from streamlet.runtime.tasks.user_errors import Complaints
+from streamlet.runtime.worker.printed_lines import PrintedLines
 from streamlet.testing import BoltTester
 from tests.unit.runtime.tasks.test_bolt_task import Rig
 
@@ -177,3 +180,49 @@ def test_an_error_with_a_megabyte_of_text_does_not_fill_the_log(text: str) -> No
     except ValueError as error:
         line = told(error, Tuple(["a"], component="lines"))
     assert len(line) < 50_000 and "words (task 3) raised ValueError" in line and " more)" in line
+
+
+def writes_a_number(stream: PrintedLines) -> None:
+    stream.write(7)  # type: ignore[arg-type]
+
+
+def test_a_traceback_ends_at_the_users_line_that_called_a_function_of_ours() -> None:
+    """``print`` goes through ours where a run has a log file: no line of it is a place for the user to look at."""
+    with pytest.raises(TypeError) as raised:
+        writes_a_number(PrintedLines(lambda line: None))
+    text = told(raised.value, None)
+    assert "stream.write(7)" in text and "printed_lines" not in text, text
+    assert text.rstrip().splitlines()[-1].strip().startswith("TypeError: can only concatenate str"), text
+
+
+def test_so_does_the_traceback_of_what_it_was_raised_from() -> None:
+    def wraps(stream: PrintedLines) -> None:
+        try:
+            writes_a_number(stream)
+        except TypeError as error:
+            raise RuntimeError("could not say it") from error
+
+    with pytest.raises(RuntimeError) as raised:
+        wraps(PrintedLines(lambda line: None))
+    text = told(raised.value, None)
+    assert text.count("printed_lines") == 0 and "stream.write(7)" in text and "could not say it" in text, text
+
+
+def test_the_users_code_that_ours_has_called_back_is_shown() -> None:
+    def tells(line: LogLine) -> None:
+        raise LookupError("no lines today")
+
+    with pytest.raises(LookupError) as raised:
+        PrintedLines(tells).write("a line\n")
+    text = told(raised.value, None)
+    assert 'raise LookupError("no lines today")' in text and '.write("a line' in text, text
+
+
+def test_a_library_that_the_user_called_is_shown_to_its_end() -> None:
+    def parses() -> None:
+        json.loads("{")
+
+    with pytest.raises(ValueError) as raised:
+        parses()
+    text = told(raised.value, None)
+    assert 'json.loads("{")' in text and "decoder.py" in text, text

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from traceback import FrameSummary
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ from streamlet.bolts.kafka.transactions import Transactions
 from streamlet.cli.docs import pages
 from streamlet.components.batching import BatchFailed, BatchingBolt
 from streamlet.model.settings import resolve
+from streamlet.runtime.tasks import user_errors
 from streamlet.runtime.tasks.user_errors import bolt_ended_run, definition, waits_long
 from streamlet.runtime.worker.loading import load_topology
 from streamlet.runtime.worker.log_lines import shown_text
@@ -260,3 +262,23 @@ def test_a_bolt_that_is_too_slow_hears_of_the_pool_and_of_the_page_that_shows_on
     assert "If price waits for answers (a service, a database), derive it from ThreadedBolt" in text
     named = re.findall(r"`streamlet docs (\S+)`", text)
     assert named == ["slow-bolts"] and named[0] in pages()
+
+
+OURS = str(Path(user_errors.__file__).parents[2])
+LIBRARY = json.__file__
+
+
+@pytest.mark.parametrize(
+    ("files", "shown"),
+    [
+        (["/u/main.py", f"{OURS}/running.py", f"{OURS}/runtime/loop.py", "/u/bolt.py"], ["/u/bolt.py"]),
+        ([f"{OURS}/runtime/loop.py", "/u/bolt.py", f"{OURS}/runtime/worker/printed_lines.py"], ["/u/bolt.py"]),
+        ([f"{OURS}/runtime/loop.py", "/u/bolt.py", LIBRARY, f"{OURS}/kafka/x.py", LIBRARY], ["/u/bolt.py", LIBRARY]),
+        (["/u/main.py", f"{OURS}/runtime/loop.py", f"{OURS}/spouts/spout.py", LIBRARY],
+         [f"{OURS}/spouts/spout.py", LIBRARY]),
+        (["/u/main.py", LIBRARY], ["/u/main.py", LIBRARY]),
+    ],
+)  # fmt: skip
+def test_a_stack_is_shown_from_the_users_innermost_code_to_its_end(files: list[str], shown: list[str]) -> None:
+    frames = [FrameSummary(file, 1, "call", lookup_line=False) for file in files]
+    assert [frame.filename for frame in user_errors.of_users(frames)] == shown
