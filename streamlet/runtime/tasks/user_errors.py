@@ -422,7 +422,7 @@ def _users_traceback(error: BaseException) -> str:
 
 
 def _cut_after_users(told: traceback.TracebackException | None) -> None:
-    """Leave out frames below the user's, also of what an error came from."""
+    """Leave out frames below the user's, also of causes."""
     while told is not None:
         del told.stack[_users_end(told.stack) :]
         told = told.__cause__ or told.__context__

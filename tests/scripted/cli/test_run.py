@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -75,6 +76,34 @@ def run_and_interrupt(streamlet, *arguments: object) -> subprocess.CompletedProc
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, err
     return subprocess.CompletedProcess(process.args, process.returncode, out, seen + err)
+
+
+@backends
+@pytest.mark.parametrize("allowed_s", [0.5, 30])
+def test_drain_timeout_bounds_the_drain_after_ctrl_c_and_stands_in_the_message(
+    streamlet, backend: str, allowed_s: float
+) -> None:
+    """Sixty tuples of 0.1 s wait, which nobody sends again: half a second is too little, thirty are enough."""
+    text = ENDLESS.replace("self.n += 1", "if self.n == 60: return\n        self.n += 1").replace(", tup_id=self.n", "")
+    text = text.replace("ReliableSpout", "Spout")
+    process = streamlet.start(
+        "run", streamlet.write(text), "--backend", backend, "--drain-timeout", allowed_s, "-c", "naps=0.1"
+    )
+    said = wait_for(process, "the first tuple is there")
+    time.sleep(0.5)  # all sixty are emitted
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    took_s, said = time.monotonic() - began, said + err
+    if backend == "processes":  # inline a drain ends only between two calls of components, however long they take
+        assert f"Draining, for {allowed_s:g} s at most." in said, said
+    if allowed_s > 1:
+        assert process.returncode == 130 and "left" not in said and took_s > 3, said
+        return
+    assert process.returncode == 1 and took_s < 4, said
+    last = said.splitlines()[-1]
+    assert re.match(r"Error: The drain's time of 0\.5 s was over before all was done, and it left \d\d untracked", last)
+    assert "tuples for sink" in last and "Allow more time with --drain-timeout" in last
 
 
 @backends
