@@ -39,10 +39,8 @@ class ThreadedSpout(ReliableSpout):
         return not any(thread.is_alive() for thread in self.threads) and not self.has_unfinished()
 
 
-class TwiceFromThreads(ReliableSpout):
+class TwiceFromThreads(ThreadedSpout):
     """Two threads emit the same ids, each as soon as it can; how often they were refused is written down."""
-
-    outputs = ["n"]
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self.refused, self.folder = [0, 0], Path(conf["accounts.folder"])
@@ -54,15 +52,6 @@ class TwiceFromThreads(ReliableSpout):
                 self.emit([n], tup_id=n)
             except ValueError:
                 self.refused[k] += 1
-
-    def activate(self) -> None:
-        for thread in self.threads:
-            thread.start()
-
-    def next_tuple(self) -> None: ...
-
-    def caught_up(self) -> bool:
-        return not any(thread.is_alive() for thread in self.threads) and not self.has_unfinished()
 
     def close(self) -> None:
         (self.folder / "refused").write_text(str(sum(self.refused)))
