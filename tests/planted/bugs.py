@@ -20,6 +20,7 @@ class Bug(NamedTuple):
     tests: tuple[str, ...]
 
 
+LOSSES = ("tests/unit/backends",)
 LEDGER = ("tests/unit/tracking", "tests/unit/runtime/tasks")
 TASKS = ("tests/unit/runtime/tasks", "tests/unit/components", "tests/scripted/backends/test_inline.py")
 LOOP = ("tests/scripted/runtime/worker", "tests/unit/runtime")
@@ -33,6 +34,49 @@ BOLT = ("tests/unit/bolts", "tests/scripted/bolts")
 NET = ("tests/unit/kafka/net", "tests/scripted/kafka/net", "tests/unit/kafka/metadata")
 
 BUGS = (
+    # -- untracked tuples
+    Bug(
+        "what a dead worker had read of another dead one is forgotten",
+        "backends/untracked_losses.py",
+        " + death.known.read_of_dead[of]",
+        "",
+        LOSSES,
+    ),
+    Bug(
+        "what went between two that died is counted by both",
+        "backends/untracked_losses.py",
+        "elif task.worker not in death.dead_too:",
+        "else:",
+        LOSSES,
+    ),
+    Bug(
+        "what a lost link took along is not looked for again",
+        "runtime/links/links.py",
+        "        self.sent -= lost\n",
+        "",
+        LINKS,
+    ),
+    Bug(
+        "an emit without anchors does not say that nobody tracks it",
+        "runtime/tasks/bolt_task.py",
+        "            put = box.switch(stream)\n            box.has_untracked = True\n",
+        "            put = box.switch(stream)\n",
+        TASKS,
+    ),
+    Bug(
+        "an untracked tuple is held though nobody keeps it",
+        "runtime/tasks/held_tuples.py",
+        "getrefcount(tup) <= KEPT_HERE",
+        "getrefcount(tup) < KEPT_HERE",
+        TASKS,
+    ),
+    Bug(
+        "an id of another thread is claimed after it was looked for",
+        "components/reliable_spout.py",
+        "if self._handed[tup_id] is not claim:",
+        "if tup_id not in self._handed:",
+        TASKS,
+    ),
     # -- trees
     Bug(
         "a delta is or-ed in", "tracking/acker.py", "trees[root] = value ^ delta", "trees[root] = value | delta", LEDGER

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from streamlet import Bolt, Stream, Tuple
@@ -13,6 +13,16 @@ from streamlet.runtime.tasks.bolt_task import SLICE, BoltTask
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, Run, StreamRoutes, Target, Work
 
 DOWN = 9
+
+
+def rows_of(boxes: Iterable[Outbox]) -> list[tuple[Any, Any, Any]]:
+    """(root, edge, values) of everything in the outboxes, which is taken; each run says whether all is tracked."""
+    rows = []
+    for box in boxes:
+        for run in box.take():
+            assert run.has_untracked == (0 in run.roots), "else it is counted nowhere, or looked through each time"
+            rows += list(zip(run.roots, run.edges, run.values, strict=True))
+    return rows
 
 
 class Rig:
@@ -71,11 +81,7 @@ class Rig:
 
     def emitted(self) -> list[tuple[Any, Any, Any]]:
         """(root, edge, values) of everything emitted so far, which is taken."""
-        rows = []
-        for box in self.boxes:
-            for run in box.take():
-                rows += list(zip(run.roots, run.edges, run.values, strict=True))
-        return rows
+        return rows_of(self.boxes)
 
     def open_trees(self, emitted: list[tuple[Any, Any, Any]]) -> dict[int, int]:
         """The trees once this turn's deltas and all that was emitted are acked; {} means that each is complete."""

@@ -186,6 +186,7 @@ def _still_open(seconds: Any, queues: Any) -> set[int]:
 
 
 def _rows(run: Run) -> list[tuple[Any, Any, list[Any]]]:
+    assert run.has_untracked == (0 in run.roots) or not run.roots
     return list(zip(run.roots, run.edges, run.values, strict=True))
 
 

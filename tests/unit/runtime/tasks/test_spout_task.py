@@ -24,6 +24,7 @@ from streamlet.runtime.tasks.task_stats import percentile_ms
 from streamlet.tracking.census import CensusResult
 from streamlet.tracking.roots import are_one_set, entry_of
 from streamlet.tracking.window import PendingWindow
+from tests.unit.runtime.tasks.bolt_rig import rows_of
 
 
 class Scripted(Spout):
@@ -85,11 +86,7 @@ class Rig:
         self.task.active = True
 
     def emitted(self) -> list[tuple[int, int, Any]]:
-        rows = []
-        for box in self.boxes:
-            for run in box.take():
-                rows += list(zip(run.roots, run.edges, run.values, strict=True))
-        return rows
+        return rows_of(self.boxes)
 
     def turn(self, *acts: Any, now: float = 0.0, budget: int = 50) -> bool:
         self.spout.todo += acts
