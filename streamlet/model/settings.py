@@ -167,7 +167,7 @@ SETTINGS: dict[str, Setting] = {
             "streamlet.first.failures.max",
             _at_least(int, 0),
             1000,
-            "a bolt's task that fails each of its first so many tuples ends the run, by raising or by self.fail; "
+            "a bolt's task that fails each of its own first so many tuples ends the run, by raising or by self.fail; "
             "0: never",
             BOLT,
         ),
@@ -175,7 +175,8 @@ SETTINGS: dict[str, Setting] = {
             "topology.environment",
             _optional(_texts),
             None,
-            "environment variables of workers, set before they import it (inline: after)",
+            "environment variables of workers, set before they import the topology; inline they are set after the "
+            "import, for the run alone",
         ),
         Setting(
             "streamlet.shared",

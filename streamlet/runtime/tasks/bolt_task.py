@@ -504,7 +504,7 @@ class BoltTask:
 
         ``work.left`` says how many tuples remain. What the user's code raises fails that tuple only.
         """
-        before = work.left
+        before = max(work.left, 0)  # a run that an error ended at its last slice comes once more
         now = started = self.clock.monotonic()
         words, times = self.in_hand.words, self.in_hand.times
         words[CALL] = words[LENGTH] = 0

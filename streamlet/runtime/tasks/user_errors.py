@@ -111,8 +111,8 @@ def every_tuple_failed(
         what = f"{how} of its first {count:,} tuples, {last}{_place(error, defined)}{_said(error, None, defined)}"
     told = EveryTupleFailed(
         f"{component} (task {task_id}) {what}. What fails every tuple is hardly the fault of the tuples, so the "
-        "topology stops; they are not acked, and are read again. Fix it, or set streamlet.first.failures.max to 0 to "
-        "go on all the same."
+        "topology stops. None of them is acked: they are read again, but for those that a spout has given up by then "
+        "or that are not tracked. Fix it, or set streamlet.first.failures.max to 0 to go on all the same."
     )
     told.__cause__ = error
     return told

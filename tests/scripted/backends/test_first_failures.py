@@ -89,7 +89,43 @@ def test_a_run_whose_first_1000_tuples_all_fail_ends_with_the_error(tmp_path: Pa
     text = str(caught.value)
     assert "KeyError" in text and "first_failures" not in text and "streamlet.first.failures.max" in text
     assert "each of its first 1,000 tuples, the last time KeyError" in text
+    assert "they are read again, but for those that a spout has given up by then or that are not tracked" in text
     assert backend == "processes" or isinstance(caught.value, EveryTupleFailed)
+
+
+GIVEN_UP = """
+from typo_{name} import Numbers
+from streamlet import Bolt, Topology
+
+class Few(Numbers):
+    max_fails = 0
+
+class Fails(Bolt):
+    def process(self, tup):
+        raise ConnectionError("away")
+
+class GivesUp(Topology):
+    config = {{"topology.max.spout.pending": 100}}
+    numbers = Few.spec()
+    fails = Fails.spec(inputs=[numbers], par=8)
+"""
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_each_task_counts_its_own_first_failures_and_more_have_failed_by_then(tmp_path: Path, backend: str) -> None:
+    """As the page says: with eight tasks each of them may have failed nearly as many, and what is given up is told."""
+    (tmp_path / f"typo_{tmp_path.name}.py").write_text(FILE.replace("GOOD", "0"))
+    file = tmp_path / f"gives_up_{tmp_path.name}_{backend}.py"
+    file.write_text(GIVEN_UP.format(name=tmp_path.name))
+    topology = load_topology(file, "GivesUp")
+    conf = resolve(topology.config, {"streamlet.first.failures.max": 100})
+    request = RunRequest(topology, conf, file=file, attribute="GivesUp", workers=1, seconds=PATIENCE_S)
+    runner: Any = InlineBackend() if backend == "inline" else ProcessesBackend()
+    with pytest.raises(Exception, match=r"^fails \(task \d\) raised on each of its first 100 tuples") as caught:
+        runner.run(request, Watcher(), Stop())
+    row = getattr(caught.value, "result").components["numbers"]  # noqa: B009 - of an Exception
+    assert 100 <= row.given_up <= 8 * 100 + 100, "no more than each task its first, and what is under way"
+    assert row.given_up > 100, "more than one task's"
 
 
 FAILS = """
