@@ -25,6 +25,8 @@ FOUND_S = 5.0
 """Seconds in which a half-open link is found. It is told a moment later."""
 TOLD_S = FOUND_S + 4.0
 """The settling of a loss (1 s) and a loaded machine are in it."""
+IDLE_S = 1.5
+"""Seconds after which nothing is under way any more: the last acks and heartbeats' questions are long over."""
 RATE = 400
 FLAPS = 12
 LOST = re.compile(r"that was lost took ([0-9,]+) untracked tuples? for")
@@ -57,6 +59,28 @@ def test_b1_a_black_hole_between_two_hosts_is_found_within_five_seconds_and_cost
         assert f"nothing has come from the other machine for {SILENT_S:.0f} s" in line
         network.heal()
         run.wait_for_more()
+        result = run.finish()
+        assert result.reason == "caught_up"
+        assert [worker["epoch"] for worker in result.status.workers] == [1, 1, 1]
+        run.check()
+
+
+@pytest.mark.parametrize("ways", ["both ways", "there"])
+def test_b1_a_half_open_link_without_traffic_is_found_within_five_seconds_too(
+    network: Network, tmp_path: Path, ways: str
+) -> None:
+    """All that was emitted is done, and nothing more comes: no tuple waits on the link that would show it."""
+    gate = tmp_path / "gate"
+    with far_run(network, tmp_path, 301, **{"numbers.per.second": RATE, "numbers.gate": str(gate)}) as run:
+        run.wait_for_stored(300)
+        time.sleep(IDLE_S)
+        since = time.monotonic()
+        network.way("one", "two").drop = True
+        network.way("two", "one").drop = ways == "both ways"
+        line = found_after(run, since, "lost its link to worker")
+        assert f"nothing has come from the other machine for {SILENT_S:.0f} s" in line
+        network.heal()
+        gate.touch()
         result = run.finish()
         assert result.reason == "caught_up"
         assert [worker["epoch"] for worker in result.status.workers] == [1, 1, 1]
