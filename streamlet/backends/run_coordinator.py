@@ -46,7 +46,7 @@ from streamlet.model.spec import SPOUT
 from streamlet.runtime.supervision import instructions
 from streamlet.runtime.supervision.blame import CAREFUL_S
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
-from streamlet.runtime.supervision.worker_states import HeldUp
+from streamlet.runtime.supervision.worker_states import HeldUp, WorkerState
 from streamlet.runtime.tasks.in_hand import holding, with_tuple, writer_of
 from streamlet.runtime.tasks.untracked_counts import UntrackedCounts
 from streamlet.runtime.worker import messages
@@ -680,11 +680,19 @@ class RunCoordinator:
         page = self.pages.pop(worker, None)
         counts = UntrackedCounts(len(self.plan.tasks), page).look() if page is not None and writer_of(page) else None
         if not self.supervisor.workers[worker].stopped:  # one that has closed in order has told what it left
-            self._note_losses(numbers.losses.died(worker, epoch, counts, self.channels, ends))
+            self._note_losses(numbers.losses.died(worker, epoch, counts, self._living(), ends))
         if ends:
             return  # nobody takes its place: its last numbers stand, and what was open with it is not done
         numbers.replaced(worker)
         self.places.pop(worker, None)  # its replacement may be elsewhere
+
+    def _living(self) -> set[int]:
+        """Return the workers with a channel or a death to be judged."""
+        # Rule: of two that die at once the channels of both end before either death is known. Each counts what went
+        # between them by the other's counts, and takes it for living until then.
+        workers = self.supervisor.workers
+        ended = {at for at, epoch in self._channel_closed_at if workers[at].epoch == epoch}
+        return {*self.channels, *(at for at in ended if workers[at].state is not WorkerState.GONE)}
 
     def _note_losses(self, losses: list[TupleLoss]) -> None:
         for worker, epoch, ends, tuples in losses:

@@ -58,6 +58,8 @@ class ReliableSpout(Spout):
     failed_tuples: Counter[Hashable]
     _taking: Sequence[Hashable]
     """The ids that the loop emits now of those that other threads have handed over."""
+    _failing: frozenset[Hashable]
+    """The ids that are given to ``fail`` now."""
 
     def given_up(self, tup_id: Hashable, values: Sequence[Any], fails: int) -> None:
         """Take a tuple that failed ``fails`` times and will not be replayed.
@@ -110,14 +112,22 @@ class ReliableSpout(Spout):
         return True
 
     def fail_many(self, tup_ids: Sequence[Any]) -> None:
-        # Their trees are closed: from here on each may be emitted again, by the replay or by a `fail` of the user's.
+        # Their trees are closed: a `fail` of the user's may emit each again, with other values, too.
         self._waiting.update(tup_ids)
-        super().fail_many(tup_ids)
+        self._failing = frozenset(tup_ids)
+        try:
+            super().fail_many(tup_ids)
+        finally:
+            self._failing = frozenset()
 
-    def _emitted_again(self, tup_id: Hashable) -> None:
-        """Refuse an id whose first tuple is open. Raises ValueError."""
-        # Replays are kept by id: of two open tuples with one id, the first could not be sent again.
-        if tup_id not in self._waiting:
+    def _emitted_again(self, tup_id: Hashable, values: list[Any]) -> None:
+        """Refuse an id whose first tuple is not done. Raises ValueError.
+
+        One that waits for its replay may be emitted by the spout itself, with the values that it had.
+        """
+        # Replays are kept by id: of two open tuples with one id, the first could not be sent again. One that waits is
+        # open, too: with other values it would be dropped, and nobody would hear of it.
+        if tup_id not in self._waiting or not (tup_id in self._failing or self.unacked_tuples[tup_id].values == values):
             self._refuse(tup_id)
 
     def _refuse(self, tup_id: Hashable) -> Never:
@@ -126,16 +136,23 @@ class ReliableSpout(Spout):
             "acked nor failed. Only one of the two could be replayed: give each tuple an id of its own"
         )
 
-    def _hand_over(self, ids: Sequence[Hashable], put: Callable[..., Any], emit: Callable[..., Any], *args: Any) -> Any:
+    def _hand_over(
+        self,
+        ids: Sequence[Hashable],
+        rows: Sequence[Any],
+        put: Callable[..., Any],
+        emit: Callable[..., Any],
+        *args: Any,
+    ) -> Any:
         """Hand an emit of another thread over to the loop. Raises ValueError for an id that is open."""
         # Rule: an id is claimed before it is looked for among the open ones, and the loop opens its tuple before it
         # gives the claim back. So of two threads with one id the second is refused, on its own thread; without a lock.
         claim = object()
         claimed = [tup_id for tup_id in ids if self._handed.setdefault(tup_id, claim) is claim]
         try:
-            for tup_id in ids:
+            for tup_id, row in zip(ids, rows, strict=True):
                 if tup_id in self.unacked_tuples:
-                    self._emitted_again(tup_id)
+                    self._emitted_again(tup_id, _kept(row))
                 if self._handed[tup_id] is not claim:
                     self._refuse(tup_id)
             return put(partial(self._take_over, ids, emit), *args)
@@ -156,17 +173,21 @@ class ReliableSpout(Spout):
         for tup_id in ids:
             self._handed.pop(tup_id, None)
 
-    def _refuse_ids(self, ids: Sequence[Hashable]) -> None:
-        """Refuse ids that are missing, open or there twice. Raises ValueError."""
+    def _refuse_ids(self, ids: Sequence[Hashable], rows: Iterable[Any]) -> None:
+        """Refuse ids that are missing, open or there twice. Raises ValueError.
+
+        ``rows``: the values for each.
+        """
         if None in ids:
             raise ValueError(_NO_ID)
         try:
-            again = [tup_id for tup_id in ids if tup_id in self.unacked_tuples]
+            again = any(tup_id in self.unacked_tuples for tup_id in ids)
             handed = [tup_id for tup_id in ids if tup_id in self._handed] if self._handed else ()
         except TypeError as error:
             raise _no_key(*ids) from error
-        for tup_id in again:
-            self._emitted_again(tup_id)
+        for tup_id, row in zip(ids, rows, strict=True) if again else ():
+            if tup_id in self.unacked_tuples:
+                self._emitted_again(tup_id, _kept(row))
         for tup_id in handed:
             if tup_id not in self._taking:
                 self._refuse(tup_id)
@@ -203,7 +224,7 @@ class ReliableSpout(Spout):
         self._waiting: set[Hashable] = set()
         self._handed: dict[Hashable, object] = {}
         """Ids that other threads have handed over and the loop has not emitted, with the claim of each call."""
-        self._taking = ()
+        self._taking, self._failing = (), frozenset()
         spout_port = cast(SpoutPort, port)
         here, from_other_thread, many_from_other_thread, each_from_other_thread = (
             spout_port.here,
@@ -225,13 +246,14 @@ class ReliableSpout(Spout):
             if tup_id is None:
                 raise ValueError(_NO_ID)
             try:
-                if tup_id in self.unacked_tuples:
-                    self._emitted_again(tup_id)
+                again = tup_id in self.unacked_tuples
             except TypeError as error:
                 raise _no_key(tup_id) from error
+            if again:
+                self._emitted_again(tup_id, _kept([*tup]))
             if not here():
                 more = tup, tup_id, stream, direct_task, need_task_ids
-                return cast("None", self._hand_over((tup_id,), from_other_thread, emit, *more))
+                return cast("None", self._hand_over((tup_id,), ([*tup],), from_other_thread, emit, *more))
             if handed and tup_id in handed and tup_id not in self._taking:
                 self._refuse(tup_id)
             tasks = send(tup, tup_id, stream, direct_task, need_task_ids)
@@ -252,20 +274,20 @@ class ReliableSpout(Spout):
         ) -> None:
             if tup_id is None:
                 raise ValueError(_NO_ID)
-            self._refuse_ids([tup_id])
-            if not here():
-                self._hand_over((tup_id,), many_from_other_thread, emit_many, tuples, tup_id, stream)
-                return
             kept = [[*values] for values in tuples]
+            self._refuse_ids([tup_id], [kept])
+            if not here():
+                self._hand_over((tup_id,), (kept,), many_from_other_thread, emit_many, kept, tup_id, stream)
+                return
             send_many(kept, tup_id, stream)
             waiting.discard(tup_id)
             self.unacked_tuples[tup_id] = Unacked([*map(_kept, kept)], stream, many=True)
 
         def emit_each(tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> bool:
             rows, ids = tuples if isinstance(tuples, Columns) else [*tuples], [*tup_ids]
-            self._refuse_ids(ids)
+            self._refuse_ids(ids, map(list, rows))
             if not here():
-                self._hand_over(ids, each_from_other_thread, emit_each, rows, ids)
+                self._hand_over(ids, [*map(list, rows)], each_from_other_thread, emit_each, rows, ids)
                 return False
             as_set = send_each(rows, ids)
             waiting.difference_update(ids)
@@ -290,7 +312,7 @@ def _no_key(*ids: object) -> TypeError:
 
 
 def _kept(row: list[Any]) -> list[Any]:
-    """Return a row whose containers are copies: the others of its values nobody can change."""
+    """Return a row, or rows, whose containers are copies: the others of its values nobody can change."""
     return row if _FLAT.issuperset(map(type, row)) else [*map(_copied, row)]
 
 

@@ -109,9 +109,9 @@ def test_a_worker_killed_in_the_drain_takes_no_untracked_tuple_along_in_silence(
 
 @pytest.mark.faults
 @pytest.mark.parametrize("seed", seeds("killed in mid-run", 3))
-@pytest.mark.parametrize("way", ["off", "no id"])
+@pytest.mark.parametrize(("way", "at_once"), [("off", True), ("no id", False)])
 def test_what_workers_killed_in_mid_run_take_along_is_numbered_and_fails_the_run(
-    way: str, seed: int, tmp_path: Path
+    way: str, at_once: bool, seed: int, tmp_path: Path
 ) -> None:
     """Of three workers those of both bolts are killed, at moments of chance: seen and lost are all that was emitted."""
     rng = random.Random(seed)
@@ -122,9 +122,11 @@ def test_what_workers_killed_in_mid_run_take_along_is_numbered_and_fails_the_run
         rows = {row.name: row for row in status.components}
         for bolt, moment in moments.items():
             if status.state == "running" and rows[bolt].executed > moment and bolt not in killed:
-                killed[bolt] = int((tmp_path / f"{bolt}.pid").read_text())
+                victims = moments if at_once else [bolt]
+                killed.update((name, int((tmp_path / f"{name}.pid").read_text())) for name in victims)
                 time.sleep(rng.uniform(0, 0.9))  # a status comes once a second, just behind the heartbeats
-                os.kill(killed[bolt], signal.SIGKILL)
+                for name in victims:
+                    os.kill(killed[name], signal.SIGKILL)
                 return
 
     more = {"streamlet.inbox.high.water.tuples": 2000, "topology.max.spout.pending": 10**6}

@@ -121,6 +121,9 @@ class HeldTuples:
     def is_full(self, now: float) -> bool:
         """Tell whether the bolt holds as many as it wants."""
         full = 0 < self.most <= len(self.given)
+        if full and self.untracked:  # a place is not held by what nobody can settle any more
+            self.forget_unreachable(soon=False)
+            full = self.most <= len(self.given)
         if full and self._full_since is None:
             self._full_since = now
         elif not full and self._full_since is not None:

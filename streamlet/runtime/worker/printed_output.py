@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 WHOLE = 4096
 """Most bytes of one write to a pipe that do not mix with others' (PIPE_BUF)."""
 
+LONGEST_LINE = 1 << 20
+"""Most bytes of a line that leaves in one write: a file then has it whole, though others write there, too."""
+
 ROOM_S = 0.5
 """Seconds that a print may wait for a reader who is behind, but reads. One that stands still costs it once."""
 
@@ -287,7 +290,7 @@ def print_without_waiting() -> None:
         if (found.st_dev, found.st_ino) not in known:
             known[found.st_dev, found.st_ino] = Outlet(stream.fileno(), words)
             _outlets.append(known[found.st_dev, found.st_ino])
-        raw = io.BufferedWriter(_Raw(known[found.st_dev, found.st_ino], stream.fileno()))
+        raw = io.BufferedWriter(_Raw(known[found.st_dev, found.st_ino], stream.fileno()), LONGEST_LINE)
         setattr(sys, name, io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True))
 
 

@@ -85,6 +85,13 @@ def test_of_two_that_die_together_what_was_between_them_is_lost_once(losses: Unt
     assert losses.exchanged(0, 2, 1, {}, {}) == [TupleLoss(2, 1, False, Counter(store=20))]
 
 
+def test_of_two_that_die_at_once_nothing_is_lost_if_all_was_done(losses: UntrackedLosses) -> None:
+    """Each is taken for living until its own death is judged."""
+    losses.died(1, 1, Counted({2: 90}, {6: 90}, {}), {0, 2}, ends=False)
+    losses.died(2, 1, Counted({6: 90}, {}, {}), {0}, ends=False)
+    assert losses.exchanged(0, 1, 1, {2: 90}, {}) == [] == losses.exchanged(0, 2, 1, {}, {}) == losses.settle()
+
+
 def test_without_a_page_the_last_heartbeat_counts_and_the_end_waits_for_nobody(losses: UntrackedLosses) -> None:
     losses.heard(1, Counted({2: 60}, {}, {}), {})
     losses.heard(0, Counted({}, {2: 90}, {}), {2: 88})

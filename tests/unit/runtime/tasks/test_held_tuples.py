@@ -93,6 +93,17 @@ def test_an_untracked_tuple_is_held_as_long_as_somebody_keeps_it_or_its_id() -> 
     assert held.untracked == 0 and [each.root for each in held.given] == [7]
 
 
+def test_untracked_tuples_that_nobody_keeps_take_no_place() -> None:
+    """A bolt with `max_unacked` that acks none of them would be given nothing more."""
+    held, kept = HeldTuples(), tup(0)
+    held.bound(2)
+    held.add(kept, 1.0)
+    held.add(tup(0), 1.0)
+    assert not held.is_full(2.0) and held.room(64) == 1
+    held.add(tup(7), 1.0)
+    assert held.is_full(2.0)
+
+
 def test_untracked_tuples_that_nobody_keeps_do_not_fill_the_memory() -> None:
     held = HeldTuples()
     kept = [tup(0) for _ in range(100)]
