@@ -687,12 +687,14 @@ class RunCoordinator:
         self.places.pop(worker, None)  # its replacement may be elsewhere
 
     def _living(self) -> set[int]:
-        """Return the workers with a channel or a death to be judged."""
+        """Return the workers that tell, or told, their part of a death."""
         # Rule: of two that die at once the channels of both end before either death is known. Each counts what went
-        # between them by the other's counts, and takes it for living until then.
+        # between them by the other's counts, and takes it for living until then. One that has closed in order has told
+        # its numbers.
         workers = self.supervisor.workers
         ended = {at for at, epoch in self._channel_closed_at if workers[at].epoch == epoch}
-        return {*self.channels, *(at for at in ended if workers[at].state is not WorkerState.GONE)}
+        dying = (at for at in ended if workers[at].state is not WorkerState.GONE)
+        return {*self.channels, *dying, *(at for at, worker in workers.items() if worker.stopped)}
 
     def _note_losses(self, losses: list[TupleLoss]) -> None:
         for worker, epoch, ends, tuples in losses:
