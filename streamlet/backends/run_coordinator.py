@@ -263,6 +263,7 @@ class RunCoordinator:
                 self.observer.on_status(self._status())
 
     def _has_failed(self) -> bool:
+        # Asked again each time: a type checker takes a field that it has seen for unchanged.
         return self.failure is not None
 
     def _step(self) -> None:

@@ -21,11 +21,14 @@ from typing import NamedTuple
 from streamlet.model.plan import Plan
 from streamlet.runtime.tasks.untracked_counts import Counted
 
-NOTHING = Counted({}, {}, {})
+_NO_COUNTS = Counted({}, {}, {})
 
 
 class TupleLoss(NamedTuple):
-    """What one death took along, by bolt; of what other threads had emitted, by the component that did."""
+    """One death, with the tuples that it took along, by bolt.
+
+    Those that waited for the loop, from other threads, stand under the component that emitted them.
+    """
 
     worker: int
     epoch: int
@@ -38,7 +41,7 @@ class TupleLoss(NamedTuple):
 class _Known:
     """All counts of one epoch of a worker."""
 
-    counts: Counted = NOTHING
+    counts: Counted = _NO_COUNTS
     sent: Mapping[int, int] = field(default_factory=dict)
     read_of_dead: Counter[int] = field(default_factory=Counter)
     """What it had read of workers that died since, by its task."""
@@ -54,14 +57,14 @@ class _Death:
     known: _Known
     awaited: set[int]
     """The workers that have not told their part yet."""
-    dead_too: set[int] = field(default_factory=set)
-    """Workers that died before they told it: what went to them belongs to their own deaths."""
+    unasked: set[int] = field(default_factory=set)
+    """Workers that will not tell it: what went to them is counted at their own deaths, or has arrived."""
     sent: Counter[int] = field(default_factory=Counter)
     read: Counter[int] = field(default_factory=Counter)
 
 
 class UntrackedLosses:
-    """All deaths of a run. Each is settled when every other worker has said, or will never say, what went between."""
+    """All deaths of a run. Each is settled when every other worker has told its part, or never will."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -100,7 +103,7 @@ class UntrackedLosses:
 
     def _part(self, one: _Death, other: _Death) -> None:
         """Count what one of two dead workers was sent by the other."""
-        one.dead_too.add(other.worker)
+        one.unasked.add(other.worker)
         for task in self._tasks_on(one.worker):
             one.sent[task] += other.known.counts.emitted.get(task, 0) - other.known.sent_to_dead[task]
 
@@ -126,7 +129,7 @@ class UntrackedLosses:
                 # It closed in order, so what was on the way to it arrived or is counted there.
                 sent = self._of(worker).sent
                 death.sent.update({task: sent.get(task, 0) for task in self._tasks_on(death.worker)})
-                death.dead_too.add(worker)
+                death.unasked.add(worker)
             death.awaited.clear()
         return self._settled()
 
@@ -145,7 +148,7 @@ class UntrackedLosses:
             if task.worker == death.worker:
                 given = death.sent[of] + emitted.get(of, 0) + death.known.read_of_dead[of]
                 lost[task.component] += max(0, given - done.get(of, 0)) + handed.get(of, 0)
-            elif task.worker not in death.dead_too:
+            elif task.worker not in death.unasked:
                 went = emitted.get(of, 0) - death.known.sent_to_dead[of]
                 lost[task.component] += max(0, went - death.read[of])
         return +lost

@@ -181,7 +181,7 @@ class ReliableSpout(Spout):
         if None in ids:
             raise ValueError(_NO_ID)
         try:
-            again = any(tup_id in self.unacked_tuples for tup_id in ids)
+            again = not self.unacked_tuples.keys().isdisjoint(ids)
             handed = [tup_id for tup_id in ids if tup_id in self._handed] if self._handed else ()
         except TypeError as error:
             raise _no_key(*ids) from error

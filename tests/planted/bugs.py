@@ -45,7 +45,7 @@ BUGS = (
     Bug(
         "what went between two that died is counted by both",
         "backends/untracked_losses.py",
-        "elif task.worker not in death.dead_too:",
+        "elif task.worker not in death.unasked:",
         "else:",
         LOSSES,
     ),

@@ -366,9 +366,9 @@ class Departures:
         self.undeliverable: Counter[int] = Counter()
         """Task -> untracked tuples for it that reach nobody: its worker is written off."""
         self.sent: Counter[int] = Counter()
-        """Task -> about how many untracked tuples were sent to it, without those that lost links took along."""
+        """Task -> how many untracked tuples were sent to it, without those that lost links took along."""
         self.lost: Counter[int] = Counter()
-        """Task -> about how many untracked tuples for it lost links took along."""
+        """Task -> how many untracked tuples for it lost links took along."""
         self.in_doubt: dict[int, Counter[int]] = {}
         """Worker whose link was lost -> ``sent`` of then; until it says how much it has read."""
         self.held: frozenset[int] = frozenset()

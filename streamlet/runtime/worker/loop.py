@@ -178,7 +178,7 @@ class WorkerLoop:
             memory // 8,
         )
         self.received: defaultdict[int, Counter[int]] = defaultdict(Counter)
-        """Worker -> task -> about how many untracked tuples it has sent."""
+        """Worker -> task -> how many untracked tuples it has sent."""
         self._read_of: dict[int, dict[int, int]] = {}
         """Worker whose link was lost -> ``received`` of then; until there is a new link to say it over."""
         self.stopped = False
@@ -675,8 +675,8 @@ class WorkerLoop:
         if isinstance(live.run, BoltTask):
             if rows or live.run.copied:
                 live.run.note_emitted(rows)
-            # Rule: after what it has emitted for them. A worker that is killed in between is said to have taken along
-            # what was done, and never the other way round: nobody would hear of what is lost.
+            # Rule: noted after what it has emitted for them. A worker that is killed in between seems to have taken
+            # along tuples that were done. The other way round, lost ones would seem done, and nobody would hear of it.
             self.untracked.done[live.plan.task_id - 1] = live.run.untracked_done
         if live.run.calls.used:
             live.run.calls.note_taken()

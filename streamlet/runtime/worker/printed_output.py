@@ -42,7 +42,7 @@ FULL_S = 0.01
 """Seconds until the next try where an output had room, and then had none."""
 
 END_S = 3.0
-"""Seconds that a worker's end may take for what nobody has read yet."""
+"""Seconds that a worker's end waits for the reader of its prints."""
 
 Send = Callable[["ReadableBuffer"], int]
 """Writes what goes at once and returns its size. Raises BlockingIOError when nothing goes."""
@@ -189,7 +189,7 @@ class Outlet:
             self._tell_left_out()
 
     def _write_first(self, chunk: bytes) -> None:
-        """Write the first of what waits. Only this takes any of it."""
+        """Write the first bytes that wait. Only this method takes any."""
         size = len(chunk)
         try:
             size = self._send(chunk)  # not under the lock: where it may block, printing goes on
