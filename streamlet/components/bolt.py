@@ -66,7 +66,8 @@ class Bolt(Component):
     answers_for_untracked: ClassVar[bool] = False
     """Whether it acks or fails each untracked tuple, too, and says when work on a tuple begins and ends.
 
-    Without it an untracked tuple is done when nobody keeps it any more. Only with ``auto_ack = False``.
+    Without it an untracked tuple is done that nobody keeps after its call; one that is dropped later without ack or
+    fail has failed. Only with ``auto_ack = False``.
     """
 
     commits_epochs: ClassVar[bool] = False

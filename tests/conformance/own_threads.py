@@ -9,7 +9,7 @@ from typing import Any
 
 from concurrent_bolts import CONFIG, Numbers, Squares
 
-from streamlet import Bolt, Topology, TopologyContext, Tuple
+from streamlet import Batch, Bolt, Topology, TopologyContext, Tuple
 
 
 class OnOwnThreads(Bolt):
@@ -28,6 +28,25 @@ class OnOwnThreads(Bolt):
         (n,) = tup.values
         self.emit([n, n * n], anchors=[tup])
         self.ack(tup)
+
+
+class RaisesThere(OnOwnThreads):
+    """Catches nothing in its pool, so one tuple of a hundred is dropped there with its error."""
+
+    def work(self, tup: Tuple) -> None:
+        if tup.values[0] % 100 == 99:
+            raise ValueError("nobody reads this")
+        super().work(tup)
+
+
+class RaisesThereByBatch(RaisesThere):
+    """The same, given by batch."""
+
+    batch_size = 8
+
+    def process_batch(self, batch: Batch) -> None:
+        for tup in batch:
+            self.process(tup)
 
 
 class Forgets(Bolt):
@@ -53,6 +72,20 @@ class OwnThreads(Topology):
     config = CONFIG
     numbers = Numbers.spec()
     work = OnOwnThreads.spec(inputs=[numbers])
+    squares = Squares.spec(inputs=[work])
+
+
+class Raising(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    work = RaisesThere.spec(inputs=[numbers])
+    squares = Squares.spec(inputs=[work])
+
+
+class RaisingByBatch(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    work = RaisesThereByBatch.spec(inputs=[numbers])
     squares = Squares.spec(inputs=[work])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streamlet.backends.contract import RunRequest, RunResult, Stop
-from streamlet.backends.outcome import TuplesLeft
+from streamlet.backends.outcome import TreesFailed, TuplesLeft
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
 from tests.conformance.conftest import backend_named
@@ -35,6 +35,22 @@ def test_a_run_waits_for_untracked_tuples_in_a_pool_of_the_bolts_own(
     assert (result.reason, result.drained) == ("caught_up", True)
     assert written(tmp_path) == Counter(range(1000))
     assert result.components["work"].acked == 1000
+
+
+@pytest.mark.parametrize("name", ["Raising", "RaisingByBatch"])
+@backends
+def test_an_untracked_tuple_that_a_pool_of_the_bolts_own_drops_has_failed_and_the_run_says_so(
+    backend: str, workers: int, name: str, tmp_path: Path
+) -> None:
+    with pytest.raises(TreesFailed) as caught:
+        ran(tmp_path, backend, workers, name)
+    result = caught.value.result
+    assert result is not None
+    work = result.components["work"]
+    assert (result.reason, work.acked, work.failed, work.given_up) == ("caught_up", 990, 10, 10)
+    assert written(tmp_path) == Counter(n for n in range(1000) if n % 100 != 99)
+    assert "10 untracked tuples at work failed" in caught.value.message
+    assert "work (task 2) kept a tuple from numbers beyond its call, and dropped it" in caught.value.message
 
 
 @backends

@@ -32,7 +32,7 @@ from streamlet.runtime.tasks.held_tuples import HeldTuples
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, COUNT, LENGTH, TASK, InHand
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
-from streamlet.runtime.tasks.user_errors import Defined, behind, bolt_ended_run, every_tuple_failed
+from streamlet.runtime.tasks.user_errors import Defined, behind, bolt_ended_run, every_tuple_failed, never_settled
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies
 from streamlet.tracking.roots import entry_of, owner_task
 from streamlet.tracking.shared_roots import Root, each_root
@@ -66,6 +66,17 @@ UNKEPT = _unkept()
 
 These are its variable, ``_current`` and, in some interpreters, the argument of the question itself.
 """
+
+
+def _unkept_batch() -> int:
+    def asked_as_the_batch_is(batch: object) -> int:
+        return getrefcount(batch)
+
+    return asked_as_the_batch_is(object())
+
+
+UNKEPT_BATCH = _unkept_batch()
+"""References to a batch that only the call of ``_process_batch`` holds."""
 
 ReportError = Callable[[BaseException, Tuple | Batch | None, Defined], None]
 """Takes an error of the user's code, the tuple or batch at work, and the function that was called."""
@@ -123,7 +134,7 @@ class BoltTask:
         self.report_metric = self.stats.report_metric
         self.copied = 0
         """Rows in the outboxes minus emits: an emit has a row for each reader, and none where nobody reads."""
-        self.held = HeldTuples()
+        self.held = HeldTuples(self._forgotten)
         self._untracked_taken = 0
         """Untracked tuples that ``execute`` has been given and is through with."""
         self._resting = set() if resting is None else resting
@@ -538,17 +549,23 @@ class BoltTask:
         self._current = None
         done = before - max(work.left, 0)
         if work.run.has_untracked:
-            self._note_taken(work.run.roots, len(work.run.roots) - before, done)
+            self._note_taken(work.run.roots, len(work.run.roots) - before, done, now)
         self.stats.ran(done, now - started, ended=not self.bolt.answers_for_untracked)
         if self._commits and work.run.stream in EPOCH_STREAMS:
             self.stats.set_apart("executed", done)
         if self._at_limit:
             self._stop_if_all_failed()
 
-    def _note_taken(self, roots: list[Any], first: int, done: int) -> None:
+    def _note_taken(self, roots: list[Any], first: int, done: int, now: float) -> None:
         """Count the untracked tuples of a run that ``process`` was called for."""
         self._untracked_taken += roots[first : first + done].count(0)
-        self.held.forget_unreachable()
+        self.held.forget_unreachable(now)
+
+    def _forgotten(self, tup: Tuple) -> None:
+        """Fail an untracked tuple that the bolt kept and dropped."""
+        error = never_settled(self.emitter.component, self.task_id, tup)
+        self._fail(tup, cause_of(self.emitter.component, error))
+        self.report(error, tup, None)
 
     def _give_each_row_an_edge(self, work: Work) -> None:
         """Give each row of a block an edge of its own."""
@@ -698,7 +715,10 @@ class BoltTask:
                 continue
             if bolt.auto_ack:
                 self.ack(tup)
-            elif tup.state == OPEN:
+            elif tup.state == OPEN and (tup.root or getrefcount(tup) > UNKEPT):
+                # Rule: an untracked tuple that the bolt does not ack, and does not keep, is done: nobody could settle
+                # it. One that it keeps has failed if it is dropped without an ack: an error on a thread of its own
+                # would else be a loss without a word.
                 self.held.add(tup, given)
 
     def _process_as_batch(self, work: Work, size: int) -> None:
@@ -706,8 +726,7 @@ class BoltTask:
         start = len(run.roots) - work.left
         source = (self.sources.get(run.source, "?"), run.stream)
         kind, fields = self.named.get(source, Tuple), self._fields.get(source, ())
-        batch = settling.take_batch(run, start, start + size, source[0], fields, kind, self._may_emit)
-        self._process_batch(batch)
+        self._process_batch(settling.take_batch(run, start, start + size, source[0], fields, kind, self._may_emit))
 
     def _process_batch(self, batch: Batch) -> None:
         self._current = batch
@@ -745,7 +764,8 @@ class BoltTask:
             if self.bolt.answers_for_held:
                 self.held.batches[batch] = None
             else:
-                self.held.add_open(batch, self.clock.monotonic())
+                self._named_anchors.clear()  # they would look like a batch that the bolt keeps
+                self.held.add_open(batch, self.clock.monotonic(), kept=getrefcount(batch) > UNKEPT_BATCH)
 
     def withdraws(self, batch: Batch) -> bool:
         """Tell whether the emits of a batch that raised are taken back."""
@@ -764,7 +784,7 @@ class BoltTask:
             self._note_failures(len(batch))
             self._fail_untracked(batch, error)
             settling.settle_children(batch, self.acks)
-            self.held.add_open(batch, self.clock.monotonic())
+            self.held.add_open(batch, self.clock.monotonic(), kept=True)
         self._failures_raised += self._failures - before
         self.report(error, batch, self.bolt.process_batch)
         self._end_run(error, self.bolt.process_batch)
@@ -828,7 +848,7 @@ class BoltTask:
     def holds_untracked(self) -> bool:
         """Tell whether the bolt may still settle untracked tuples."""
         if not self.bolt.answers_for_untracked:
-            self.held.forget_unreachable(soon=False)
+            self.held.forget_unreachable()
         return self.held.untracked > 0
 
     def hand_over(self, act: Callable[[], None]) -> None:

@@ -6,37 +6,54 @@ Pure, on the loop's thread but for ``begins``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from sys import getrefcount
 
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import OPEN, Tuple
 
 SWEEP_AT = 1024
-"""Untracked tuples held, at which those that nobody can settle are looked for while a run goes on."""
+"""Untracked tuples held: fewer are looked through after SWEEP_S, more when twice as many have come."""
+
+SWEEP_S = 1.0
+"""Seconds between two looks for what nobody can settle, where few are held."""
 
 
 def _kept_here() -> int:
     # Counted, not assumed, in the shape of the question below: the number depends on the interpreter.
     given = {object(): 0.0}
-    for kept in [*given]:
-        return getrefcount(kept)
-    return 0
+    return next(getrefcount(kept) for kept in [*given])
 
 
 KEPT_HERE = _kept_here()
 """References to a tuple that only ``given`` holds, asked for as ``forget_unreachable`` does."""
 
 
-class HeldTuples:
-    """What one bolt holds, since when, and how much it may."""
+def _kept_in_batch() -> int:
+    for kept in [object()]:
+        return getrefcount(kept)
+    return 0
 
-    def __init__(self) -> None:
+
+KEPT_IN_BATCH = _kept_in_batch()
+"""References to a tuple that only its batch holds, asked for as ``add_open`` does."""
+
+
+class HeldTuples:
+    """What one bolt holds, since when, and how much it may.
+
+    ``dropped`` takes each untracked tuple that the bolt kept, did not settle, and keeps no more.
+    """
+
+    def __init__(self, dropped: Callable[[Tuple], None] = lambda tup: None) -> None:
+        self._dropped = dropped
         self.given: dict[Tuple, float] = {}
         """Each tuple, and when the bolt was given it. Changed by methods alone, and read by any thread."""
         self.untracked = 0
         """How many of ``given`` belong to no tree."""
         self._swept = 0
         """How many were untracked after those that nobody can settle were last forgotten."""
+        self._swept_at = 0.0
         self.batches: dict[Batch, None] = {}
         """Batches kept by a bolt that ``answers_for_held``: their trees count as queued."""
         self.most = 0
@@ -67,22 +84,29 @@ class HeldTuples:
             self.untracked += 1
         self.given[tup] = now
 
-    def add_open(self, batch: Batch, now: float) -> None:
-        """Hold the tuples of a batch that are still open."""
+    def add_open(self, batch: Batch, now: float, kept: bool) -> None:
+        """Hold the open tuples of a batch that somebody may settle. ``kept``: the bolt kept the batch."""
         for tup in batch.tuples:
-            if tup.state == OPEN:
+            if tup.state == OPEN and (tup.root or kept or getrefcount(tup) > KEPT_IN_BATCH):
                 self.add(tup, now)
 
-    def forget_unreachable(self, soon: bool = True) -> None:
-        """Forget the untracked tuples that nobody else keeps. ``soon``: once they may be many."""
-        # Rule: an untracked tuple is waited for as long as it can still be acked. A tracked one that is forgotten times
+    def forget_unreachable(self, now: float | None = None) -> None:
+        """Forget the untracked tuples that nobody else keeps. ``now``: only where it is time."""
+        # Rule: an untracked tuple is waited for as long as it can still be settled. A tracked one that is dropped times
         # out; this one would hold up the end of the run, and stay in memory, for ever.
-        if not self.untracked or (soon and self.untracked < 2 * self._swept + SWEEP_AT):
+        if not self.untracked or (now is not None and not self._is_time(now)):
             return
-        for tup in [*self.given]:
-            if not tup.root and getrefcount(tup) <= KEPT_HERE:
-                self.let_go(tup)
+        for tup in [tup for tup in [*self.given] if not tup.root and getrefcount(tup) <= KEPT_HERE]:
+            self.let_go(tup)
+            self._dropped(tup)
         self._swept = self.untracked
+
+    def _is_time(self, now: float) -> bool:
+        """Tell whether to look for what nobody keeps: a few each second, many seldom."""
+        if self.untracked < SWEEP_AT and now - self._swept_at >= SWEEP_S:
+            self._swept_at = now
+            return True
+        return self.untracked >= 2 * self._swept + SWEEP_AT
 
     def let_go(self, tup: Tuple) -> float | None:
         """Forget a tuple that is held no longer; return since when it was, None if it was not."""
@@ -122,7 +146,7 @@ class HeldTuples:
         """Tell whether the bolt holds as many as it wants."""
         full = 0 < self.most <= len(self.given)
         if full and self.untracked:  # a place is not held by what nobody can settle any more
-            self.forget_unreachable(soon=False)
+            self.forget_unreachable()
             full = self.most <= len(self.given)
         if full and self._full_since is None:
             self._full_since = now

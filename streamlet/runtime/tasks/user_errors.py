@@ -24,7 +24,7 @@ from streamlet.base.printable import MOST_TEXT, cut, cut_lines
 from streamlet.components.batch import Batch
 from streamlet.components.batching import BatchFailed
 from streamlet.components.bolt import Bolt
-from streamlet.components.tuples import ACKED, FAILED, NAMES_OF_ROWS, NamedValues
+from streamlet.components.tuples import ACKED, FAILED, NAMES_OF_ROWS, NamedValues, Tuple
 from streamlet.model.validate import nearest
 from streamlet.tracking.window import PendingWindow
 
@@ -51,6 +51,10 @@ class ComponentFailed(StreamletError):
 
 class EveryTupleFailed(ComponentFailed):
     """A bolt has failed each tuple since it started: waiting for the rest would show nothing new."""
+
+
+class NeverSettled(StreamletError):
+    """A bolt with ``auto_ack = False`` dropped a tuple that nobody tracks."""
 
 
 # -- errors that end the run -----------------------------------------------------------------------------------------
@@ -345,6 +349,16 @@ def timed_out(spout: str, count: int, timeout_s: float, holder: tuple[str, int] 
         "self.fail(tup) once for each tuple, in the end. One whose threads are behind needs a smaller max_unacked; one "
         "that holds tuples for longer on purpose needs a longer time-out. Of a ThreadedBolt or AsyncBolt, process has "
         "not returned: give what it waits for a time-out of its own."
+    )
+
+
+def never_settled(bolt: str, task_id: int, tup: Tuple) -> NeverSettled:
+    """Explain that a bolt dropped an untracked tuple without ack or fail."""
+    return NeverSettled(
+        f"{bolt} (task {task_id}) kept a tuple from {tup.component} beyond its call, and dropped it without self.ack "
+        "or self.fail. It is not tracked, so it has failed, and nobody sends it again; the bolt goes on. Where threads "
+        "of the bolt's own work on it, an error there ends their call without a word: catch it and call self.fail("
+        "tup, error), or derive the bolt from ThreadedBolt, which does so."
     )
 
 

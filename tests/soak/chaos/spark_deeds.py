@@ -92,6 +92,7 @@ class SparkDeeds:
 
     def _play(self, number: int, kind: str) -> SparkOutcome:
         scene = self.scene
+        scene.until("a tree that is open", lambda: scene.tally.pending)
         before, pending = set(scene.tally.began), scene.tally.pending
         deed: SparkDeed = getattr(self, f"_{kind.replace(' ', '_')}")()
         scene.tally.mark(deed.at)

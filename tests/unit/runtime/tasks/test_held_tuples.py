@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import ACKED, Tuple
-from streamlet.runtime.tasks.held_tuples import SWEEP_AT, HeldTuples
+from streamlet.runtime.tasks.held_tuples import SWEEP_AT, SWEEP_S, HeldTuples
 
 
 def tup(root: int = 1) -> Tuple:
@@ -65,7 +67,7 @@ def test_of_a_batch_the_open_tuples_are_held_and_let_go_together() -> None:
     batch = Batch([[1], [0], [2]], roots=[1, 0, 2], edges=[5, 0, 6])
     done, untracked, wanted = batch.tuples
     done.state = ACKED
-    held.add_open(batch, 4.0)
+    held.add_open(batch, 4.0, kept=False)
     held.batches[batch] = None
     assert held.given == {untracked: 4.0, wanted: 4.0} and held.untracked == 1
     held.let_batch_go(batch)
@@ -74,7 +76,8 @@ def test_of_a_batch_the_open_tuples_are_held_and_let_go_together() -> None:
 
 def test_an_untracked_tuple_is_held_as_long_as_somebody_keeps_it_or_its_id() -> None:
     """A tracked one until it is settled, or its spout says that its tree is over."""
-    held = HeldTuples()
+    dropped: list[Tuple] = []
+    held = HeldTuples(dropped.append)
     kept, by_id = tup(0), tup(0).id
     held.add(kept, 1.0)
     held.add(kept, 1.0)
@@ -82,15 +85,27 @@ def test_an_untracked_tuple_is_held_as_long_as_somebody_keeps_it_or_its_id() -> 
     held.add(tup(0), 1.0)
     held.add(tup(7), 1.0)
     assert held.untracked == 3
-    held.forget_unreachable()
-    assert held.untracked == 3, "so few are not looked for"
-    held.forget_unreachable(soon=False)
-    assert held.untracked == 2 and kept in held.given and by_id.tup in held.given
+    held.forget_unreachable(SWEEP_S / 2)
+    assert held.untracked == 3, "so few are looked for once a second"
+    held.forget_unreachable(SWEEP_S)
+    assert len(dropped) == 1 and held.untracked == 2 and kept in held.given and by_id.tup in held.given
     assert [each.root for each in held.given] == [0, 0, 7]
     del by_id
     held.let_go(kept)
-    held.forget_unreachable(soon=False)
+    held.forget_unreachable()
     assert held.untracked == 0 and [each.root for each in held.given] == [7]
+    assert len(dropped) == 2, "one that is settled is not dropped"
+
+
+@pytest.mark.parametrize("keeps", ["nothing", "the batch", "a tuple"])
+def test_of_an_untracked_batch_that_is_held_is_what_the_bolt_keeps(keeps: str) -> None:
+    held = HeldTuples()
+    batch = Batch([[1], [0], [2]], roots=[0, 0, 9], edges=[0, 0, 6])
+    kept = batch.tuples[0] if keeps == "a tuple" else None
+    held.add_open(batch, 4.0, kept=keeps == "the batch")
+    assert held.untracked == {"nothing": 0, "the batch": 2, "a tuple": 1}[keeps]
+    assert len(held) == held.untracked + 1
+    assert kept is None or kept in held.given
 
 
 def test_untracked_tuples_that_nobody_keeps_take_no_place() -> None:
@@ -112,5 +127,5 @@ def test_untracked_tuples_that_nobody_keeps_do_not_fill_the_memory() -> None:
     for _ in range(20):
         for _ in range(SWEEP_AT):
             held.add(tup(0), 1.0)
-        held.forget_unreachable()
+        held.forget_unreachable(1.0)
         assert 100 <= held.untracked < 100 + 2 * SWEEP_AT
