@@ -291,7 +291,10 @@ def print_without_waiting() -> None:
             known[found.st_dev, found.st_ino] = Outlet(stream.fileno(), words)
             _outlets.append(known[found.st_dev, found.st_ino])
         raw = io.BufferedWriter(_Raw(known[found.st_dev, found.st_ino], stream.fileno()), LONGEST_LINE)
-        setattr(sys, name, io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True))
+        own = io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True)
+        setattr(sys, name, own)
+        # Libraries that put a stream of their own in place of the standard one go back to this.
+        setattr(sys, f"__{name}__", own)
 
 
 def finish_printing(seconds: float = END_S) -> None:
