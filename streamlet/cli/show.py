@@ -24,7 +24,7 @@ from streamlet.cli.check import summary
 from streamlet.cli.errors import explain
 from streamlet.cli.output import OutputFailed, ReaderGone
 from streamlet.model.spec import SPOUT
-from streamlet.model.validate import unread_spouts
+from streamlet.model.validate import unread_streams
 from streamlet.runtime.worker.log_lines import shown_text
 
 AT_WORK_S = 0.3
@@ -269,7 +269,7 @@ def heading(request: RunRequest, backend: str) -> str:
         "inline": "in this process",
         "spark": f"on {many(request.workers, 'Spark executor slot')}",
     }.get(backend, f"on {many(request.workers, 'worker process', 'worker processes')}")
-    unread = "".join(f" {line}" for line in unread_spouts(request.topology))
+    unread = "".join(f" {line}" for line in unread_streams(request.topology))
     return f"{request.topology.name}: {summary(request.topology)} {where}. Ctrl-C drains and stops.{unread}"
 
 

@@ -138,14 +138,22 @@ def _whole(topology: TopologySpec) -> Iterator[Problem]:
             yield Problem(name, f"{count} components have this name.", "Give each its own, with name= or another line.")
 
 
-def unread_spouts(topology: TopologySpec) -> list[str]:
-    """Return a warning for each spout that no bolt reads."""
-    read = {sub.source.component for component in topology.components for sub in component.inputs}
-    return [
-        f"No bolt reads the spout {component.name}: what it emits counts as done at once."
-        for component in topology.components
-        if component.kind == SPOUT and component.name not in read
-    ]
+def unread_streams(topology: TopologySpec) -> list[str]:
+    """Return a warning for each spout or stream that no bolt reads.
+
+    A stream counts beside one of its component that is read.
+    """
+    read = {(sub.source.component, sub.source.stream) for component in topology.components for sub in component.inputs}
+    warnings = []
+    for component in topology.components:
+        names = [stream.name for stream in component.streams()]
+        unread = [name for name in names if (component.name, name) not in read]
+        if len(unread) < len(names):
+            whats = [f"the stream {name} of {component.name}: what it emits there" for name in unread]
+        else:  # the last bolt of a line may emit for nobody; a spout that does was hardly meant to
+            whats = [f"the spout {component.name}: what it emits"] if component.kind == SPOUT else []
+        warnings += [f"No bolt reads {what} counts as done at once." for what in whats]
+    return warnings
 
 
 def _unreachable(topology: TopologySpec) -> Iterator[Problem]:

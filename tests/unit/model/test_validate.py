@@ -25,7 +25,7 @@ from streamlet.bolts.dataframe import DataFrameSink
 from streamlet.bolts.kafka import KafkaBolt
 from streamlet.components.component import Component
 from streamlet.model.spec import ComponentSpec
-from streamlet.model.validate import InvalidTopology, Problem, checked, unread_spouts, validate
+from streamlet.model.validate import InvalidTopology, Problem, checked, unread_streams, validate
 from streamlet.spouts.kafka import KafkaSpout
 
 
@@ -574,9 +574,19 @@ def test_a_class_that_is_chosen_in_the_body_is_no_forgotten_line_and_a_second_li
 
 
 def test_a_spout_that_no_bolt_reads_is_warned_of() -> None:
-    (warning,) = unread_spouts(topology(lines=Lines.spec()))
+    (warning,) = unread_streams(topology(lines=Lines.spec()))
     assert "No bolt reads the spout lines" in warning
-    assert not unread_spouts(topology(lines=Lines.spec(), count=Count.spec(inputs=["lines"])))
+    assert not unread_streams(topology(lines=Lines.spec(), count=Count.spec(inputs=["lines"])))
+
+
+def test_a_stream_that_no_bolt_reads_beside_one_that_is_read_is_warned_of() -> None:
+    class Sorts(Bolt):
+        outputs = [Stream(fields=["word"]), Stream(fields=["word"], name="bad")]
+
+    made = topology(lines=Lines.spec(), sorts=Sorts.spec(inputs=["lines"]), count=Count.spec(inputs=["sorts"]))
+    (warning,) = unread_streams(made)
+    assert warning == "No bolt reads the stream bad of sorts: what it emits there counts as done at once."
+    assert not unread_streams(topology(lines=Lines.spec(), sorts=Sorts.spec(inputs=["lines"])))
 
 
 class InitializesAlone(Count):
