@@ -6,7 +6,6 @@ process exit status it leads to, so that the edge decides nothing.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,10 +30,10 @@ def text_of(error: BaseException) -> str:
 
 def hurts_one_tuple(error: BaseException) -> bool:
     """Tell whether user code's exception concerns its call alone, not the process."""
-    # Of those that are no Exception only a coroutine's CancelledError is no wish to end anything: a pool, a client or a
-    # time-out cancelled it. The code that raised it has imported asyncio; we need not.
-    asyncio = sys.modules.get("asyncio")
-    return isinstance(error, Exception) or (asyncio is not None and isinstance(error, asyncio.CancelledError))
+    # Rule: only these three are a wish to end something. What else is no Exception (a cancelled coroutine, a panic in
+    # Rust, a time-out of gevent's) is raised by work on one tuple: a record that brings it about would end the run at
+    # each start, whatever the poison policy says.
+    return not isinstance(error, (SystemExit, KeyboardInterrupt, GeneratorExit))
 
 
 class StreamletError(Exception):

@@ -242,6 +242,7 @@ class _Loop(_Pool):
 
         super().begin(initialize, conf, context)
         self._loop = asyncio.new_event_loop()
+        self._ends = False
         self._running: dict[Tuple, asyncio.Task[None]] = {}
         name = f"{context.component_name}-asyncio"
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
@@ -249,20 +250,40 @@ class _Loop(_Pool):
         try:
             asyncio.run_coroutine_threadsafe(_answer(self.bolt.async_initialize), self._loop).result()
         except BaseException:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._stop()
             raise
 
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        self._ends = True
+        self._loop.stop()
+
     def _serve(self) -> None:
-        """Run the loop until it is stopped; cancel its last tasks, as ``asyncio.run`` does."""
+        """Run the loop until the bolt stops it; cancel its last tasks, as ``asyncio.run`` does."""
         import asyncio
 
         try:
-            self._loop.run_forever()
+            while not self._ends:
+                # Rule: nobody but the bolt ends its loop: each tuple from there on would fail, and be given up. A task
+                # that wants to leave ends the run, as a call does; what is under way goes on until then.
+                try:
+                    self._loop.run_forever()
+                except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+                    self._end_run(error)
             # Rule: whatever the user has begun on the loop ends with it. Python would tell of a task that is left.
             self._loop.run_until_complete(_cancel(asyncio.all_tasks(self._loop)))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
+
+    def _end_run(self, error: BaseException) -> None:
+        def act() -> None:
+            raise error
+
+        with contextlib.suppress(BadEmit):  # it ends by itself
+            self._port.hand_over(act)
 
     def give(self, tup: Tuple) -> None:
         self._loop.call_soon_threadsafe(self._begin, tup)
@@ -308,7 +329,7 @@ class _Loop(_Pool):
                 f"async_cleanup, or a call on the bolt's loop, had not returned {CLOSING_S:g} s after the end"
             ) from None
         finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._stop()
             self._thread.join(LAST_CALLS_S)
 
     async def _finish(self) -> None:

@@ -103,7 +103,10 @@ class ReliableSpout(Spout):
             return False
         tup_id = heapq.heappop(self._due)[2]
         kept = self.unacked_tuples.get(tup_id)
-        if kept is None or tup_id not in self._waiting:  # acked late, or emitted again by the spout itself
+        if kept is None:  # acked late
+            self._waiting.discard(tup_id)
+            return True
+        if tup_id not in self._waiting:  # emitted again by the spout itself
             return True
         if kept.many:
             self.emit_many(kept.values, tup_id, kept.stream)
@@ -119,6 +122,8 @@ class ReliableSpout(Spout):
             super().fail_many(tup_ids)
         finally:
             self._failing = frozenset()
+            # A `fail` of the user's may have dropped some from what is kept: nobody emits those again.
+            self._waiting.difference_update([tup_id for tup_id in tup_ids if tup_id not in self.unacked_tuples])
 
     def _emitted_again(self, tup_id: Hashable, values: list[Any]) -> None:
         """Refuse an id whose first tuple is not done. Raises ValueError.

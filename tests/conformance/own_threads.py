@@ -68,6 +68,24 @@ class Keeps(Forgets):
         self.last = tup
 
 
+class HoldsAndEnds(Forgets):
+    """Holds each tuple until an error of its own ends the run."""
+
+    exit_on_exception = True
+
+    def process(self, tup: Tuple) -> None:
+        self.held = [*getattr(self, "held", []), tup]
+        if tup.values[0] == 100:
+            raise ValueError("no more")
+
+
+class Ending(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    work = HoldsAndEnds.spec(inputs=[numbers])
+    squares = Squares.spec(inputs=[work])
+
+
 class OwnThreads(Topology):
     config = CONFIG
     numbers = Numbers.spec()

@@ -10,6 +10,7 @@ import pytest
 
 from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.outcome import TreesFailed, TuplesLeft
+from streamlet.base.errors import StreamletError
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
 from tests.conformance.conftest import backend_named
@@ -69,3 +70,15 @@ def test_an_untracked_tuple_that_is_kept_and_never_acked_is_named_at_the_end(
         ran(tmp_path, backend, workers, "Keeping", **{"streamlet.drain.timeout.secs": 2})
     assert "1 untracked tuple for work" in caught.value.message
     assert written(tmp_path) == Counter(range(1000))
+
+
+@backends
+def test_what_a_bolt_held_untracked_when_its_error_ended_the_run_is_counted(
+    backend: str, workers: int, tmp_path: Path
+) -> None:
+    with pytest.raises(StreamletError, match="no more") as caught:
+        ran(tmp_path, backend, workers, "Ending")
+    components = caught.value.result.components
+    work = components["work"]
+    assert work.given_up == 1 and work.lost >= 99
+    assert work.given_up + work.lost == components["numbers"].emitted

@@ -33,7 +33,7 @@ from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, COUNT, LENGTH, T
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.user_errors import Defined, behind, bolt_ended_run, every_tuple_failed, never_settled
-from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies
+from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copied, copies
 from streamlet.tracking.roots import entry_of, owner_task
 from streamlet.tracking.shared_roots import Root, each_root
 
@@ -533,7 +533,12 @@ class BoltTask:
                 words[COUNT] = size if size < work.left else work.left
                 times[BEGAN] = now
                 words[TASK] = self.task_id
-            (self._process_as_batch if self._by_batch else self._process_slice)(work, size)
+            try:
+                (self._process_as_batch if self._by_batch else self._process_slice)(work, size)
+            except BaseException:
+                self._break_off(work, size)
+                self._note_executed(work, before, now, now - started)
+                raise
             work.left -= size
             began, now = now, self.clock.monotonic()
             # A batch may cost the same whether large or small: its size is the bolt's choice.
@@ -546,20 +551,32 @@ class BoltTask:
                 self._most_size, self._careful_until = self._usual_size, None
             if now >= until:
                 break
-        self._current = None
-        done = before - max(work.left, 0)
-        if work.run.has_untracked:
-            self._note_taken(work.run.roots, len(work.run.roots) - before, done, now)
-        self.stats.ran(done, now - started, ended=not self.bolt.answers_for_untracked)
-        if self._commits and work.run.stream in EPOCH_STREAMS:
-            self.stats.set_apart("executed", done)
+        self._note_executed(work, before, now, now - started)
         if self._at_limit:
             self._stop_if_all_failed()
 
-    def _note_taken(self, roots: list[Any], first: int, done: int, now: float) -> None:
-        """Count the untracked tuples of a run that ``process`` was called for."""
-        self._untracked_taken += roots[first : first + done].count(0)
-        self.held.forget_unreachable(now)
+    def _break_off(self, work: Work, size: int) -> None:
+        """Leave of a run what the bolt had not begun.
+
+        And what it was at where the process is to end.
+        """
+        # Rule: an error that ends the run settles no tuple but its own. By whole slices, those that were done would be
+        # said to be lost, and those that the bolt had begun to hold would be missing in what it was given.
+        waits = work.left - size if self._by_batch else sum(1 for _ in work.rows)
+        at = self._current
+        work.stop_at(max(0, waits) + (0 if at is None else len(at) if isinstance(at, Batch) else 1))
+
+    def _note_executed(self, work: Work, before: int, now: float, took_s: float) -> None:
+        """Count the tuples of a run that the bolt was called for; ``before`` were left of it."""
+        self._current = None
+        done = before - max(work.left, 0)
+        if work.run.has_untracked:
+            first = len(work.run.roots) - before
+            self._untracked_taken += work.run.roots[first : first + done].count(0)
+            self.held.forget_unreachable(now)
+        self.stats.ran(done, took_s, ended=not self.bolt.answers_for_untracked)
+        if self._commits and work.run.stream in EPOCH_STREAMS:
+            self.stats.set_apart("executed", done)
 
     def _forgotten(self, tup: Tuple) -> None:
         """Fail an untracked tuple that the bolt kept and dropped."""
@@ -731,7 +748,10 @@ class BoltTask:
     def _process_batch(self, batch: Batch) -> None:
         self._current = batch
         may_split = self._splits and len(batch) > 1
-        marks, copied = [box.mark() for box in self._boxes] if may_split else [], self.copied
+        marks, copied_before = [box.mark() for box in self._boxes] if may_split else [], self.copied
+        # Rule: each tuple comes again as it came. What the call that raised has changed in place would else be changed
+        # twice, without a word.
+        rows = [copied(values) for values in batch.peek()] if may_split else []
         self._named_anchors.clear()
         try:
             self.bolt.process_batch(batch)
@@ -751,9 +771,9 @@ class BoltTask:
         if split:
             for box, mark in zip(self._boxes, marks, strict=True):
                 box.withdraw(mark)
-            self.copied = copied
-            for index in range(len(batch)):
-                self._process_batch(settling.batch_of_one(batch, index))
+            self.copied = copied_before
+            for index, values in enumerate(rows):
+                self._process_batch(settling.batch_of_one(batch, index, values))
             return
         if batch.state != OPEN:
             return

@@ -124,6 +124,12 @@ class Work:
         """Rows from the first on that no longer belong to a block (``BoltTask._give_each_row_an_edge``)."""
         self.rows = zip(run.roots, run.edges, run.values, strict=True)
 
+    def stop_at(self, left: int) -> None:
+        """Have so many rows left, whatever was taken."""
+        run, first = self.run, len(self.run.roots) - left
+        self.left = left
+        self.rows = zip(run.roots[first:], run.edges[first:], run.values[first:], strict=True)
+
 
 class Outbox:
     """The tuples from one task to another during one turn.

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import chain, compress
 from operator import xor
+from typing import Any
 
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple
@@ -170,12 +171,12 @@ def drop(left: Iterable[tuple[Root, int]], acks: dict[Root, int], fails: list[in
     fails.extend(failed)
 
 
-def batch_of_one(batch: Batch, index: int) -> Batch:
-    """Return one tuple of a batch as a batch of its own."""
+def batch_of_one(batch: Batch, index: int, values: list[Any]) -> Batch:
+    """Return a batch of one tuple of a batch, with these values."""
     root = batch.roots[index]
     whole = as_one_root(root) if isinstance(root, list) else root
     return Batch(
-        batch.rows[index : index + 1],
+        [values],
         batch.component,
         batch.stream,
         batch.task,

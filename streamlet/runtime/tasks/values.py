@@ -48,8 +48,13 @@ def travelling(values: Sequence[Any], component: str, stream: str, fields: Seque
 def copies(values: list[Any], count: int) -> Iterator[list[Any]]:
     """Yield a row for each of ``count`` receivers; changes to one change no other."""
     for _ in range(count - 1):
-        yield [_copy(value, 0) if value.__class__ is list or value.__class__ is dict else value for value in values]
+        yield copied(values)
     yield values
+
+
+def copied(values: list[Any]) -> list[Any]:
+    """Return a row that no change to this one reaches."""
+    return [_copy(value, 0) if value.__class__ is list or value.__class__ is dict else value for value in values]
 
 
 def _copy(value: Any, depth: int) -> Any:
@@ -69,7 +74,10 @@ def _copy(value: Any, depth: int) -> Any:
     if kind is datetime:
         if value.tzinfo is None:
             raise ValueError("is a datetime without a time zone, which would arrive as another instant")
-        return value.astimezone(UTC)
+        try:
+            return value.astimezone(UTC)
+        except OverflowError:
+            raise ValueError("is a datetime that lies outside of the years 1 to 9999 in UTC") from None
     article = "an" if kind.__qualname__[0] in "aeiouAEIOU" else "a"
     raise ValueError(f"is {article} {kind.__qualname__}, which the receiver could not read back as one")
 
@@ -77,11 +85,14 @@ def _copy(value: Any, depth: int) -> Any:
 # A second walk, after the error: the copy of a value that can travel pays nothing for it.
 def _path_to_fault(value: Any) -> str:
     """Return ``['country'][0]``, the way to a value that cannot travel; empty: the value itself, or too deep."""
-    return _fault_below(value, 0) or ""
+    try:
+        return _fault_below(value, 0) or ""
+    except RecursionError:
+        return ""
 
 
 def _fault_below(value: Any, depth: int) -> str | None:
-    """Return the way to the first fault; None: there is none, as far as it is looked for."""
+    """Return the way to the first fault; None: there is none. Raises RecursionError where it is too deep."""
     parts: Iterable[tuple[Any, Any]]
     if value.__class__ is dict:
         parts = value.items()
@@ -90,7 +101,9 @@ def _fault_below(value: Any, depth: int) -> str | None:
     else:
         return None if _travels(value) else ""
     if depth > MAX_DEPTH:
-        return None
+        # Rule: the depth is the first fault, as it was for the copy, and ends the search. A look at each other way
+        # through a value that contains itself twice would never end.
+        raise RecursionError
     for key, part in parts:
         # Before it is shown: the text of a key of any other kind is made by code of the user's, which may raise.
         if not _may_be_key(key):

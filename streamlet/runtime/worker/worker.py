@@ -336,7 +336,8 @@ class Worker:
         """Close after an error, and tell the last numbers."""
         left: dict[str, int] = {}
         try:
-            if loop.activated:
+            # A worker whose peers were activated first may have been given tuples before it was itself.
+            if loop.activated or loop.processed():
                 left = loop.left_over(settled=False, ticks=False)
             self._report_numbers()
         except Exception:

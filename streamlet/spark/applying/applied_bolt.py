@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import compress
 from sys import getrefcount
@@ -314,6 +315,10 @@ class AppliedBolt:
         self._begin()
         self._current = batch
         marks = [*map(len, self._lists)]
+        may_split = self.bolt.on_batch_error == "split" and len(batch) > 1
+        # They come again as they came, whatever the call changes in place. A deep copy: a DataFrame's lists may hold
+        # dates and decimals, which a tuple of a topology may not.
+        rows = deepcopy(batch.peek()) if may_split else []
         try:
             self.bolt.process_batch(batch)
         except BaseException as error:
@@ -322,7 +327,7 @@ class AppliedBolt:
             if self.bolt.exit_on_exception:
                 self._end_run(error, self.bolt.process_batch)
             acked = batch.state == ACKED or any(tup.state == ACKED for tup in batch.made or ())
-            split = self.bolt.on_batch_error == "split" and len(batch) > 1 and not self._failures and not acked
+            split = may_split and not self._failures and not acked
             if not acked and (split or self.bolt.auto_fail or batch.state == FAILED):
                 self._withdraw(batch, marks)
             if not split:
@@ -338,7 +343,7 @@ class AppliedBolt:
             return
         # Not inside of the `except`: what a row raises alone would have the batch's error as its context.
         source = StreamId(batch.component, batch.stream)
-        for row in batch.rows:
+        for row in rows:
             self._process_batch(self._batch(source, Columns([[value] for value in row])))
 
     def _batch_raised(self, batch: Batch, error: BaseException) -> None:

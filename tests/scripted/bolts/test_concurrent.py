@@ -142,6 +142,39 @@ def test_a_thread_that_wants_to_leave_ends_the_run() -> None:
         test.wait()
 
 
+class Background(Awaited):
+    """What its first tuple begins on the loop ends or stops that, while others are under way."""
+
+    def leave(self) -> None:
+        raise SystemExit(3)
+
+    def stop(self) -> None:
+        asyncio.get_running_loop().stop()
+
+    async def process(self, tup: Tuple) -> None:
+        if act := getattr(self, tup.values[0], None):
+            asyncio.get_running_loop().call_soon(act)
+        await asyncio.sleep(0.02)
+        await super().process(tup)
+
+
+def test_a_task_on_the_loop_that_wants_to_leave_ends_the_run() -> None:
+    """The thread ended without a word, and each tuple from there on failed on a closed loop."""
+    with pytest.raises(SystemExit), BoltTester(Background) as test:
+        test.give("leave", "b", "c")
+        settled(test, 4)
+
+
+def test_a_loop_that_somebody_stops_goes_on() -> None:
+    Background.said.clear()
+    with BoltTester(Background) as test:
+        for _ in range(3):
+            test.give("stop", "b", "c")
+            test.wait()
+        assert len(test.acked) == 9
+    assert Background.said == ["async_initialize", "async_cleanup", "cleanup"]
+
+
 def test_a_plain_process_on_a_loop_and_a_plain_error_of_it() -> None:
     class Plain(AsyncBolt):
         def process(self, tup: Tuple) -> None:  # type: ignore[override]  # as users may

@@ -155,6 +155,20 @@ def test_a_replay_goes_to_the_same_task(bound: tuple[Kept, Port]) -> None:
     assert port.sent == [([1], "a", "s", 3)] * 2
 
 
+def test_what_a_fail_of_the_users_drops_is_forgotten(bound: tuple[Kept, Port]) -> None:
+    """Each dropped id stayed in memory for the life of the task."""
+    spout, _ = bound
+
+    def drop(tup_id: Any) -> None:
+        spout.unacked_tuples.pop(tup_id)
+
+    vars(spout)["fail"] = drop
+    for n in range(3):
+        spout.emit([n], n)
+    spout.fail_many([0, 1, 2])
+    assert not spout._waiting and not spout.has_unfinished()
+
+
 def test_several_tuples_of_one_tree_are_replayed_together(bound: tuple[Kept, Port]) -> None:
     """emit_many is as reliable as emit: all of them come again."""
     spout, port = bound

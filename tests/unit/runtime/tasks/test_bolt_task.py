@@ -15,6 +15,7 @@ from streamlet.base.errors import BadEmit
 from streamlet.components.batch import Batch
 from streamlet.components.batching import BatchFailed
 from streamlet.components.spout import FailureCause
+from streamlet.runtime.tasks.emitter import Run, Work
 from streamlet.runtime.tasks.user_errors import ComponentFailed
 from streamlet.tracking.roots import first_root
 from tests.unit.runtime.tasks.bolt_rig import DOWN, Rig, bolt
@@ -413,19 +414,70 @@ def test_the_error_of_a_bolt_that_ends_the_run_is_the_last_that_happens_to_it() 
     assert calls == ["a", "b", "bad"] and resting == {rig.task.task_id}
 
 
-def test_a_cancelled_coroutine_fails_its_tuple_alone() -> None:
-    """asyncio's CancelledError is no Exception; it ended the worker."""
+class Panic(BaseException):
+    """As extensions in Rust raise: no Exception, and no wish to end the process."""
+
+
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, Panic])
+def test_what_is_no_exception_and_no_wish_to_end_fails_its_tuple_alone(kind: type[BaseException]) -> None:
+    """A CancelledError ended the worker, and so did a panic: at each start, for the record that brought it about."""
 
     def process(self: Any, tup: Tuple) -> None:
         if tup.values[0] == 1:
-            raise asyncio.CancelledError
+            raise kind
 
     for hand in (False, True):
         made = bolt(process)
         made.auto_ack = not hand  # type: ignore[misc]  # a class variable, as a user's class sets it
         rig = Rig(made)
         rig.run((1, [1]), (2, [2]))
-        assert rig.fails == [1] and [type(error) for error, _ in rig.reported] == [asyncio.CancelledError]
+        assert rig.fails == [1] and [type(error) for error, _ in rig.reported] == [kind]
+
+
+class EndsAtFour(Bolt):
+    exit_on_exception = True
+
+    def process(self, tup: Tuple) -> None:
+        if tup.values[0] == 4:
+            raise self.kind("no")
+
+
+class HoldsAndEndsAtFour(EndsAtFour):
+    auto_ack = False
+
+    def process(self, tup: Tuple) -> None:
+        self.kept = [*getattr(self, "kept", []), tup]
+        super().process(tup)
+
+
+class EndsByBatch(EndsAtFour):
+    def process_batch(self, batch: Batch) -> None:
+        for tup in batch:
+            self.process(tup)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "done", "held", "waits"),
+    [
+        (EndsAtFour, ValueError, 4, 0, 2),
+        (EndsAtFour, SystemExit, 3, 0, 3),
+        (HoldsAndEndsAtFour, ValueError, 1, 3, 2),
+        (HoldsAndEndsAtFour, SystemExit, 0, 3, 3),
+        (EndsByBatch, ValueError, 6, 0, 0),
+        (EndsByBatch, SystemExit, 0, 0, 6),
+    ],
+)
+def test_an_error_that_ends_the_run_leaves_what_was_not_begun_or_is_held_to_be_counted(
+    kind: type[Bolt], error: type[BaseException], done: int, held: int, waits: int
+) -> None:
+    """Each of the six untracked tuples is done or failed, held, or waits: that of the error is not twice among them."""
+    rig = Rig(made := kind())
+    vars(made)["kind"] = error
+    work = Work(Run(1, 5, "default", False, [0] * 6, [0] * 6, [[n] for n in range(1, 7)]))
+    with pytest.raises((ComponentFailed, SystemExit)):
+        rig.task.execute(work, until=1e9)
+    assert (rig.task.untracked_done, rig.task.held.untracked, work.left) == (done, held, waits)
+    assert [values for _, _, values in work.rows] == [[n] for n in range(7 - waits, 7)]
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])

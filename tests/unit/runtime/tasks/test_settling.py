@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from streamlet import Batch, Bolt, Stream
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import BadEmit
+from streamlet.components.columns import Columns
 from streamlet.components.tuples import OPEN
 from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks.bolt_task import BoltTask
@@ -251,6 +252,33 @@ def test_split_gives_each_tuple_again_alone_and_sends_nothing_of_the_first_try()
     assert task.stats.acked == 3 and task.stats.failed == 1 and task.stats.errors == 1
     sent = [value for run in box.take() for (value,) in run.values]
     assert sorted(sent) == ["1", "2", "3", "4"], "the failed one's are late, and its tree is closed"
+
+
+@pytest.mark.parametrize(
+    "rows", [list, lambda rows: Columns([*map(list, zip(*rows, strict=True))])], ids=["rows", "columns"]
+)
+def test_split_gives_each_tuple_again_as_it_came(rows: Any) -> None:
+    """The call that raised had changed the values of those before in place: they were counted twice."""
+
+    class Adds(Bolt):
+        on_batch_error = "split"
+        done: ClassVar[list[Any]] = []
+
+        def process_batch(self, batch: Batch) -> None:
+            for tup in batch:
+                n, order = tup.values
+                tup.values[0] += 1
+                order["parts"].append(n)
+                if n == 3:
+                    raise ValueError(n)
+                self.done.append([tup.values, len(batch)])
+
+    acker = Acker()
+    task = acker.task(Adds(), [], Grouping.SHUFFLE, 1)
+    given = rows([[n, {"parts": []}] for n in range(1, 5)])
+    task.execute(Work(Run(1, 5, "default", False, [1, 2, 3, 4], [0] * 4, given)), 1e9)
+    alone = [values for values, size in Adds.done if size == 1]
+    assert alone == [[n + 1, {"parts": [n]}] for n in (1, 2, 4)]
 
 
 def test_what_a_tuple_raises_alone_is_told_without_the_error_of_its_batch() -> None:

@@ -80,6 +80,8 @@ def test_aware_times_arrive_as_the_same_instant_in_utc() -> None:
         ([{"a": {1}}], "field 'word', at [0]['a'], is a set"),
         (("x", {(1, 2): 3}), "field 'word', at [1], is a dict with a key of type tuple"),
         (len, "is a builtin_function_or_method"),
+        (datetime.fromisoformat("9999-12-31T23:59:59-05:00"), "'word' is a datetime that lies outside of the years"),
+        ([datetime.fromisoformat("0001-01-01T00:00:00+01:00")], "at [0], is a datetime that lies outside"),
     ],
 )
 def test_what_the_receiver_could_not_read_back_is_refused(value: Any, why: str) -> None:
@@ -89,9 +91,21 @@ def test_what_the_receiver_could_not_read_back_is_refused(value: Any, why: str) 
     assert all(part in raised.value.message for part in ("split", "'words'", "'word'", why))
 
 
-def test_what_contains_itself_is_refused() -> None:
+def _tree() -> dict[str, Any]:
+    root: dict[str, Any] = {"children": []}
+    root["children"] = [{"parent": root, "children": []} for _ in range(4)]
+    return root
+
+
+def _containing_itself(times: int) -> list[Any]:
     endless: list[Any] = []
-    endless.append(endless)
+    endless += [endless] * times
+    return endless
+
+
+@pytest.mark.parametrize("endless", [_containing_itself(1), _containing_itself(3), _tree()], ids=["1", "3", "tree"])
+def test_what_contains_itself_is_refused(endless: Any) -> None:
+    """At once, however often: a search through all ways would take 3 to the 64th steps."""
     with pytest.raises(ValueCannotTravel, match="contains itself"):
         travel(endless)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -141,6 +142,22 @@ def test_a_batch_that_raises_fails_as_a_whole_or_is_split() -> None:
     whole, parted = Ran(alone(Whole), rows, "skip"), Ran(alone(Parted), rows, "skip")
     assert (whole.left, [row.values for row in whole.failed]) == ({}, rows)
     assert (parted.left, [row.values for row in parted.failed]) == ({"one": [["a"], ["b"]]}, [["x"]])
+
+
+def test_a_batch_that_is_split_gives_each_row_again_as_it_came() -> None:
+    class Adds(Bolt):
+        outputs = ["line"]
+        on_batch_error = "split"
+
+        def process_batch(self, batch: Batch) -> None:
+            for tup in batch:
+                tup.values[0].append(Decimal(2))
+                if tup.values[0][0] == "x":
+                    raise ValueError("no x")
+                self.emit([[str(part) for part in tup.values[0]]])
+
+    ran = Ran(alone(Adds), [[["a", Decimal(1)]], [["x"]], [["b"]]], "skip")
+    assert ran.left == {"one": [[["a", "1", "2"]], [["b", "2"]]]}
 
 
 def test_a_tuple_that_nobody_acks_has_failed_at_the_end() -> None:
