@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -206,6 +206,10 @@ class KafkaClient:
         """
         self.metadata.add_topic(topic, self._clock.monotonic())
 
+    def set_topics(self, topics: Iterable[str]) -> None:
+        """Keep metadata of these topics, and of no others."""
+        self.metadata.set_topics(topics, self._clock.monotonic())
+
     def request_update(self) -> int:
         """Ask for fresh metadata; return the version that will be exceeded."""
         return self.metadata.request_update()
@@ -309,16 +313,20 @@ class KafkaClient:
             wait = min(wait, entry.deadline_s - now, self._network.updater.wait_for_any_s(now))
         return max(wait, 0.0)
 
-    def poll(self, timeout_s: float = 0.0) -> None:
-        """Send queued requests, wait at most ``timeout_s``, and run listeners."""
-        if self.closed:
-            raise ClientClosed("The client is closed.")
+    def refuse_forks(self) -> None:
+        """Raise ClientClosed in a process that is a fork of its own."""
+        # Two processes on one connection would read each other's answers.
         if os.getpid() != self.pid:
-            # Two processes on one connection would read each other's answers.
             raise ClientClosed(
                 f"This client was made in process {self.pid}, and process {os.getpid()} is a fork of it: make a "
                 "client of its own in each process, after the fork."
             )
+
+    def poll(self, timeout_s: float = 0.0) -> None:
+        """Send queued requests, wait at most ``timeout_s``, and run listeners."""
+        if self.closed:
+            raise ClientClosed("The client is closed.")
+        self.refuse_forks()
         # Sent before and after the wait: what became ready in this poll must not wait for the next one, as its caller
         # may sleep on the descriptor in between.
         now = self._clock.monotonic()

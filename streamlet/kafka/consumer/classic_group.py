@@ -306,10 +306,7 @@ class ClassicGroup:
         wanted = {topic for row in self._subscriptions_of(action).values() for topic in row.topics}
         # Rule: forget topics of earlier rounds. A topic that nobody wants any more is in no share, so it would differ
         # from the last share each time metadata changes, and start rebalances without end.
-        for topic in self.client.metadata.topics - wanted:
-            self.client.metadata.remove_topic(topic)
-        for topic in wanted:
-            self.client.add_topic(topic)
+        self.client.set_topics(wanted)
 
     def _try_share(self) -> None:
         share = self._share
@@ -363,7 +360,12 @@ class ClassicGroup:
 
     def _metadata_changed(self, cluster: Cluster) -> None:
         """Rejoin when the topics of the last share have other partitions now. Only the leader watches."""
-        if not self.membership.leads or self._share is not None or (not self._counts and not cluster.topics):
+        if self._share is not None:
+            return
+        if not self.membership.leads:
+            self.client.set_topics(())  # another member watches them now
+            return
+        if not self._counts and not cluster.topics:
             return
         topics = self.client.metadata.topics
         now = self._counts_of(topics)

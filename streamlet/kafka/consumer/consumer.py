@@ -192,8 +192,7 @@ class Consumer:
                 self._rebalancer.subscribed(checked, changed=True)
             else:
                 self._rebalancer.subscribed(checked, changed=self._subscriptions.subscribe(names))
-                for topic in names:
-                    self._client.add_topic(topic)
+                self._rebalancer.owned.ask_about_topics()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; no group shares them out. Replaces an earlier assignment."""
@@ -203,8 +202,6 @@ class Consumer:
             if self._subscriptions.kind is SubscriptionType.USER_ASSIGNED and self._rebalancer.commits is not None:
                 self._rebalancer.commits.maybe_auto_commit(self._handed_out.consumed)
             self._subscriptions.assign_from_user(named)
-            for tp in named:
-                self._client.add_topic(tp.topic)
             self._rebalancer.owned.forget_unassigned()
 
     def unsubscribe(self) -> None:

@@ -517,4 +517,6 @@ class Fetcher:
 
     def forget_unassigned(self) -> None:
         """Drop the records of partitions that are no longer assigned."""
+        for session in self._sessions.values():
+            session.keep(self._subscriptions)
         self._completed = deque(row for row in self._completed if row.topic_partition in self._subscriptions)

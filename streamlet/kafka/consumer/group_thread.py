@@ -101,7 +101,15 @@ class GroupThread(Generic[W]):
     # -- called by the user's thread
 
     def start(self) -> None:
-        self._thread.start()
+        """Begin. Raises KafkaError where the system gives no further thread."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._client.close()
+            raise KafkaError(
+                f"The thread that keeps the membership in group {self._config.group_id!r} could not be started: "
+                f"{error}. Raise the limit of threads (`ulimit -u`, or that of the container), and poll again."
+            ) from error
 
     def polled(self, now_s: float) -> None:
         """Note that the user polls."""
@@ -186,7 +194,7 @@ class GroupThread(Generic[W]):
                 self._client.poll(self._wait_s())
                 if self._group.listener_error is not None:
                     raise self._group.listener_error
-        except Exception as err:  # noqa: BLE001 - any error that ends this thread must be raised by the next poll
+        except BaseException as err:  # noqa: BLE001 - an assignor's sys.exit(), too: the next poll raises it
             _log.exception("the thread of group %r ended", self._config.group_id)
             died = GroupThreadDied(
                 f"The thread that keeps the membership in group {self._config.group_id!r} ended with "

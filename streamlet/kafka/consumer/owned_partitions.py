@@ -85,8 +85,6 @@ class OwnedPartitions:
                 self.revoke(revoked)
         finally:
             self._assign(share, added)
-            for tp in share:
-                self._client.add_topic(tp.topic)
             self._commits.restart_timer()
             self._announce(added)
 
@@ -110,8 +108,15 @@ class OwnedPartitions:
         if lost:
             self.listener.on_partitions_lost(lost)
 
+    def ask_about_topics(self) -> None:
+        """Keep metadata of topics that are read, and of no others."""
+        subscriptions = self._subscriptions
+        named = subscriptions.topics if subscriptions.pattern is None else frozenset()
+        self._client.set_topics(named | {tp.topic for tp in subscriptions.assigned})
+
     def forget_unassigned(self) -> None:
-        """Drop records of partitions that are no longer assigned."""
+        """Drop records and topics of partitions that are no longer assigned."""
+        self.ask_about_topics()
         self._fetcher.forget_unassigned()
         self._handed_out.keep(self._subscriptions.assigned)
 

@@ -86,6 +86,9 @@ class Poller:
         """
         if self._subscriptions.kind is SubscriptionType.NONE:
             raise IllegalSubscription("Nothing is subscribed or assigned: call subscribe() or assign() first.")
+        # Rule: before anything is begun. A group's thread has a client of its own: it would make a member of the fork,
+        # whose partitions nobody reads.
+        self._client.refuse_forks()
         self._raise_failure(only)
         self._metrics.polls += 1
         deadline = self._now_s() + timeout_ms / 1000

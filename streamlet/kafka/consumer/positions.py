@@ -15,8 +15,9 @@ ask for offsets of a log and change no position.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -501,6 +502,20 @@ class OffsetQueries:
     def partitions(self, topic: str, timeout_s: float) -> frozenset[int] | None:
         """Return a topic's partition numbers, None when it does not exist."""
         start, quick = self._now_s(), min(timeout_s, _ABSENT_S)
+        with self._asking_about({topic}):
+            return self._partitions(topic, start, quick, timeout_s)
+
+    @contextlib.contextmanager
+    def _asking_about(self, topics: set[str]) -> Iterator[None]:
+        """Keep metadata of topics during a question; forget those that are not read."""
+        new = topics - self._client.metadata.topics
+        try:
+            yield
+        finally:
+            for topic in new:
+                self._client.metadata.remove_topic(topic)
+
+    def _partitions(self, topic: str, start: float, quick: float, timeout_s: float) -> frozenset[int] | None:
         try:
             try:
                 self._client.wait_on_metadata(topic, quick)
@@ -542,10 +557,11 @@ class OffsetQueries:
     def _ask(self, wanted: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, ListedOffset]:
         client, deadline = self._client, self._now_s() + timeout_s
         found: dict[TopicPartition, ListedOffset] = {}
-        for tp in wanted:
-            client.wait_on_metadata(tp.topic, max(deadline - self._now_s(), 0.0), tp.partition)
-        if wanted:
-            client.wait_retrying(lambda: self._round(wanted, found), max(deadline - self._now_s(), 0.0))
+        with self._asking_about({tp.topic for tp in wanted}):
+            for tp in wanted:
+                client.wait_on_metadata(tp.topic, max(deadline - self._now_s(), 0.0), tp.partition)
+            if wanted:
+                client.wait_retrying(lambda: self._round(wanted, found), max(deadline - self._now_s(), 0.0))
         return found
 
     def _round(

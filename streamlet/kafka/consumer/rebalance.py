@@ -196,10 +196,13 @@ class Rebalancer:
 
     def _start_thread(self) -> GroupThread[Any]:
         by_epoch = self._config.group_protocol == CONSUMER_PROTOCOL
-        self._thread = self._epoch_thread() if by_epoch else self._classic_thread()
-        self._thread.start()
-        self.threads.append(self._thread)
-        return self._thread
+        thread = self._epoch_thread() if by_epoch else self._classic_thread()
+        # Rule: started before it is kept. One that the system refuses would be taken for running by each later poll,
+        # which would return nothing, for ever.
+        thread.start()
+        self._thread = thread
+        self.threads.append(thread)
+        return thread
 
     def _epoch_thread(self) -> GroupThread[Any]:
         config = self._config

@@ -8,7 +8,7 @@ That is always possible, since the session keeps everything that is wanted, not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from streamlet.kafka.broker_errors import FetchSessionIdNotFound
@@ -31,6 +31,7 @@ class FetchSession:
     """Epoch of the next request; 0 asks for a new session and ends the one with ``session_id``, if there is one."""
     _wanted: dict[TopicPartition, FetchPosition] = field(default_factory=dict)
     _topic_ids: dict[str, str | None] = field(default_factory=dict)
+    _starts_over: bool = False
 
     def build(self, wanted: Mapping[TopicPartition, FetchPosition], topic_ids: Mapping[str, str | None]) -> SessionPart:
         """Return the next request, so that the session holds exactly ``wanted``."""
@@ -39,8 +40,8 @@ class FetchSession:
         self._topic_ids = {tp.topic: topic_ids[tp.topic] for tp in wanted}
         if not self.enabled:
             return SessionPart(self._wanted, self._wanted, self._topic_ids)
-        if self._ids_changed(known_ids):
-            self.epoch = _FULL
+        if self._starts_over or self._ids_changed(known_ids):
+            self.epoch, self._starts_over = _FULL, False
         if self.epoch == _FULL:
             return SessionPart(self._wanted, self._wanted, self._topic_ids, self.session_id, _FULL)
         send = {tp: position for tp, position in wanted.items() if before.get(tp) != position}
@@ -71,6 +72,12 @@ class FetchSession:
         The broker may or may not have taken the request in.
         """
         self.epoch = _FULL
+
+    def keep(self, assigned: Container[TopicPartition]) -> None:
+        """Start over if a partition that is wanted is assigned no longer."""
+        # Rule: a partition that comes back is asked for again, though its position is the same. In an idle one the
+        # broker sees no news, and its end would never be told again. Not at once: an answer may be under way.
+        self._starts_over = self._starts_over or any(tp not in assigned for tp in self._wanted)
 
     def _restart(self) -> None:
         self.session_id, self.epoch = _NO_SESSION, _FULL

@@ -22,6 +22,7 @@ from streamlet.kafka.metadata.cluster import (
     TopicInfo,
     TopicPartition,
 )
+from streamlet.kafka.metadata.topic_ids import TopicIds
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataPartition,
     MetadataRequest,
@@ -83,8 +84,7 @@ class Metadata:
         """Each topic of interest, and the time when it was named last."""
         self._new_topics: set[str] = set()
         self._epochs: dict[TopicPartition, int] = {}
-        self._ids: dict[str, str] = {}
-        """The last id of each topic, also of one that is missing at the moment."""
+        self._ids = TopicIds()
         self._listeners: list[Callable[[Cluster], None]] = []
 
     @property
@@ -125,6 +125,16 @@ class Metadata:
         self._topics.pop(topic, None)
         self._new_topics.discard(topic)
         self._forget_epochs(topic)
+
+    def set_topics(self, topics: Iterable[str], now_s: float = 0.0) -> None:
+        """Keep metadata of these topics, and of no others."""
+        # Rule: who reads a topic no longer asks about it no more. One that is deleted would be asked for each second,
+        # without end, and a broker that creates topics would make it again.
+        wanted = frozenset(topics)
+        for topic in self.topics - wanted:
+            self.remove_topic(topic)
+        for topic in sorted(wanted):
+            self.add_topic(topic, now_s)
 
     @property
     def all_topics(self) -> bool:
@@ -274,8 +284,10 @@ class Metadata:
             if known is not None and known.partitions and may_pass(error) and error is not UnknownTopicOrPartition:
                 return TopicInfo(name, known.topic_id, known.partitions, error, known.is_internal)
             return TopicInfo(name, row.topic_id, {}, error, row.is_internal)
-        if row.topic_id is not None and self._ids.get(name) != row.topic_id:
-            self._ids[name] = row.topic_id
+        if self._ids.is_replaced(name, row.topic_id):
+            self.request_update(reset_equivalent=False)
+            return known or TopicInfo(name, None, {}, UnknownTopicOrPartition, row.is_internal)
+        if self._ids.note(name, row.topic_id):
             # Another id is another topic of the same name, whose epochs begin with 0: judged by the old ones, all its
             # leaders would be out of date.
             self._forget_epochs(name)

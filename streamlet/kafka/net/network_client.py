@@ -421,12 +421,13 @@ class NetworkClient:
             why = f"{request.api_key.name} cannot be sent to {broker}: the protocol has no room for it ({err})."
             raise CannotBeWritten(why) from err
         self.counts.requests += not sets_up
-        deadline = self._clock.monotonic() + limit
+        now = self._clock.monotonic()
+        deadline = now + limit
         entry = InFlightRequest(broker, request, version, self._correlation_id, future, deadline, limit, sets_up)
         if future is not None:
             future.correlation_id = self._correlation_id
         self.in_flight.add(entry)
-        entry.sent = self._selector.send(broker.address, frame)
+        entry.sent = self._selector.send(broker.address, frame, now)
         if entry.sent and not request.expects_response():
             self.in_flight.complete(entry)
             self.pending_completions.append((request, future, None, None))

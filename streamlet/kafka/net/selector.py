@@ -359,9 +359,10 @@ class Selector:
         self._channels[address] = channel
         self._selector.register(transport, _WRITE, channel)
 
-    def send(self, address: Address, frame: bytes) -> bool:
+    def send(self, address: Address, frame: bytes, now_s: float) -> bool:
         """Queue a frame, and write at once; return whether all of it was taken."""
         channel = self._channels[address]
+        channel.last_active_s = now_s  # what is taken at once makes no event, and with acks=0 no answer follows
         channel.outgoing.append(memoryview(frame))
         if len(channel.outgoing) == 1:
             try:
@@ -408,7 +409,7 @@ class Selector:
         return ready
 
     def idle(self, now_s: float, idle_s: float) -> list[Address]:
-        """Return the connections without an event for so long."""
+        """Return the connections without an event or a request for so long."""
         return [row.address for row in self._channels.values() if now_s - row.last_active_s >= idle_s]
 
     def close(self, address: Address) -> None:

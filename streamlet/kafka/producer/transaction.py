@@ -28,7 +28,7 @@ goes on in the version that it began with, whatever brokers offer meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -109,9 +109,10 @@ class PendingOffsets:
 
 
 _CONCURRENT_BACKOFF_S = 0.02
-"""Seconds before asking again while the broker still writes the commit just before.
+"""Seconds before asking again, at first, while the broker still writes the commit just before.
 
-That takes it milliseconds; the whole back-off would cost more.
+That takes it milliseconds; the whole back-off would cost more. Where a partition of it has no leader it takes as long
+as that lasts: the pauses grow as any do.
 """
 _BEGUN_BY = {
     "init_transactions()": ProducerState.INITIALIZING,
@@ -424,7 +425,7 @@ class TransactionManager:
                 self._bump = True
             self.trouble = error
             self._forget_coordinator(asked)
-            self._back_off(now_s)
+            self._back_off(now_s, self._retry)
             return
         self._fail_for_good(error)
 
@@ -444,7 +445,7 @@ class TransactionManager:
         if asked.kind is RequestKind.COMMIT_OFFSETS and self._offsets[0].offsets:
             # An offset that the answer leaves out is not stored: without it the commit would be less than was asked.
             self.trouble = MalformedFrame(f"The answer says nothing of the offset of {min(self._offsets[0].offsets)}.")
-            self._back_off(now_s)
+            self._back_off(now_s, self._retry)
             return
         self._tries = 0
         self.trouble = None
@@ -528,9 +529,10 @@ class TransactionManager:
             self.trouble = error
         if reaction is Reaction.FIND_COORDINATOR:
             self._forget_coordinator(asked)
-            self._back_off(now_s)
+            self._back_off(now_s, self._retry)
         elif reaction is Reaction.RETRY:
-            self._back_off(now_s, _CONCURRENT_BACKOFF_S if fault is ConcurrentTransactions else None)
+            soon = replace(self._retry, initial=min(_CONCURRENT_BACKOFF_S, self._retry.initial))
+            self._back_off(now_s, soon if fault is ConcurrentTransactions else self._retry)
         elif reaction is Reaction.FENCED:
             self._fail_for_good(ask.fenced(fault, what or asked.kind.value, name))
         elif reaction is Reaction.ABORTABLE and self.state is ProducerState.ABORTING:
@@ -553,9 +555,9 @@ class TransactionManager:
         else:
             self.coordinator = None
 
-    def _back_off(self, now_s: float, wait_s: float | None = None) -> None:
+    def _back_off(self, now_s: float, backoff: Backoff) -> None:
         self._tries += 1
-        self._not_before = now_s + (self._retry.delay(self._tries, self._uniform) if wait_s is None else wait_s)
+        self._not_before = now_s + backoff.delay(self._tries, self._uniform)
 
     # -- states
 

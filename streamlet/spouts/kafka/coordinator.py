@@ -37,6 +37,7 @@ from streamlet.kafka.broker_errors import (
 )
 from streamlet.kafka.errors import Disconnected, KafkaError, with_sentence
 from streamlet.kafka.fetch.unknown_errors import UNKNOWN_ERROR_S, UnknownErrors
+from streamlet.kafka.metadata.topic_ids import TopicIds
 from streamlet.spouts.kafka.activity import Activity, NextPoll, Steps, WaitUntil
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.chosen_topics import named, share, shift_of
@@ -202,6 +203,7 @@ class PartitionCoordinator:
         """Grows whenever the list of managers changes; the spout compares it."""
         self.topics: InfoByTopic | None = None
         """The last look, by topic; None before the first. Replaced, never changed."""
+        self._ids = TopicIds()
         self._missing_since_s: dict[str, float] = {}
         """Topics that the last look did not list, for a time."""
         self._managers: dict[Partition, PartitionManager] = {}
@@ -455,13 +457,15 @@ class PartitionCoordinator:
             self._asked_for_refresh = True
             return
         self._failed_refreshes = 0
-        self._found_by.update(dict.fromkeys(look.found, self._looks))
+        self._found_by.update(dict.fromkeys(look.found.keys() - self._late(look), self._looks))
         # Not more than a few refreshes a second: after a failed fetch the old leader may still be named for a while.
         self._refresh_not_before_s = now + RETRY.initial
         self._apply(topics, first=False)
 
     def _apply(self, topics: InfoByTopic, *, first: bool) -> None:
         old, self.topics = self.topics or {}, topics
+        for name, info in topics.items():
+            self._ids.note(name, info.topic_id)
         if first or topics.keys() != old.keys():
             self._tell_topics(old, topics, first=first)
         mine = [partition for info in topics.values() for partition in self._share_of(info)]
@@ -504,11 +508,16 @@ class PartitionCoordinator:
         for error in sorted(look.unclear.values(), key=may_pass):
             if not may_pass(error) or not look.found:
                 raise error
-        topics = dict(look.found)
+        late = self._late(look)
+        topics = {name: info for name, info in look.found.items() if name not in late}
+        for name in late:
+            log.info("topic %r is known to a broker as it was before it was made again: another look follows", name)
+            self.refresh()
+        unsure = {*look.unclear, *late}
         for name, info in (self.topics or {}).items():
             if name in topics:
                 self._missing_since_s.pop(name, None)
-            elif name in look.unclear or now - self._missing_since_s.setdefault(name, now) <= TOPIC_GONE_GRACE_S:
+            elif name in unsure or now - self._missing_since_s.setdefault(name, now) <= TOPIC_GONE_GRACE_S:
                 topics[name] = info
             else:
                 del self._missing_since_s[name]
@@ -517,6 +526,10 @@ class PartitionCoordinator:
             none_left = NoSuchTopic(first, "and none of the others is there any more", "topics")
             raise none_left if self.several else look.missing[first]
         return topics
+
+    def _late(self, look: FoundTopics) -> list[str]:
+        """Return the topics that are named by an earlier id."""
+        return [name for name, info in look.found.items() if self._ids.is_replaced(name, info.topic_id)]
 
     def _tell_topics(self, old: InfoByTopic, topics: InfoByTopic, *, first: bool) -> None:
         for name in sorted(topics.keys() - old.keys()) if not first else ():

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from streamlet.base.errors import SettingError
 from streamlet.kafka import Consumer, KafkaError, OffsetAndMetadata, TopicPartition
 from streamlet.kafka.broker_errors import TopicAuthorizationFailed
+from streamlet.kafka.consumer.assignors import RangeAssignor
 from streamlet.kafka.consumer.errors import CommitFailed, ConsumerClosed, GroupThreadDied
 from streamlet.kafka.consumer.membership import Membership
-from streamlet.kafka.errors import ForeignProtocol
+from streamlet.kafka.errors import ClientClosed, ForeignProtocol
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse, JoinGroupResponse
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataBroker,
@@ -92,6 +96,61 @@ def test_c6_a_mistake_of_ours_in_an_answer_ends_the_membership_and_is_told(
     consumer.subscribe(["t"])
     with pytest.raises(GroupThreadDied, match=r"'g' ended with ValueError: a slip\. Close this consumer"):
         poll_until(consumer, lambda: False)
+
+
+class Leaves(RangeAssignor):
+    name = "leaves"
+
+    def assign(self, counts: Any, subscriptions: Any) -> Any:
+        raise SystemExit("its configuration is missing")
+
+
+def test_an_assignor_that_wants_to_leave_is_told_by_each_poll(broker: FakeBroker) -> None:
+    """It ended the group's thread without a word, and each poll after it returned nothing."""
+    settings: dict[str, Any] = {"bootstrap_servers": broker.address, "group_id": "g"}
+    with Consumer("t", **settings, partition_assignment_strategy=[Leaves()]) as consumer:
+        with pytest.raises(GroupThreadDied, match="SystemExit: its configuration is missing"):
+            poll_until(consumer, lambda: False)
+        with pytest.raises(GroupThreadDied):
+            consumer.poll(0)
+
+
+def test_a_group_thread_that_the_system_refuses_is_told_and_tried_again(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with Consumer("t", bootstrap_servers=broker.address, group_id="g") as consumer:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuses)
+            for _ in range(2):
+                with pytest.raises(KafkaError, match=r"could not be started: can't start new thread\. Raise the limit"):
+                    consumer.poll(0)
+        poll_until(consumer, lambda: len(consumer.assignment()) == 2)
+
+
+def test_a_forked_child_makes_no_member_of_its_copy(broker: FakeBroker) -> None:
+    """It held partitions that nobody read, until its membership timed out."""
+    with Consumer("t", bootstrap_servers=broker.address, group_id="g") as consumer:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            said = "nothing"
+            try:
+                consumer.poll(200)
+            except ClientClosed as error:
+                said = error.message
+            finally:
+                threads = [thread.name for thread in threading.enumerate() if "streamlet-group" in thread.name]
+                os.write(writer, f"{said} {threads}".encode())
+                os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as pipe:
+            said = pipe.read()
+        os.waitpid(child, 0)
+        assert "is a fork of it" in said and said.endswith("[]")
+        assert not broker.seen(ApiKey.JOIN_GROUP)
 
 
 def test_a_topic_that_may_not_be_read_is_told(broker: FakeBroker, consumer_of: Callable[..., Consumer]) -> None:

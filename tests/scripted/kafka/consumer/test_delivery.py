@@ -14,7 +14,7 @@ from streamlet.kafka.consumer.delivery import Deserializers
 from streamlet.kafka.consumer.errors import NotAssigned
 from streamlet.kafka.consumer.records import Chunk
 from streamlet.kafka.errors import ClientTimeout
-from streamlet.kafka.protocol.messages.fetch import FetchResponse
+from streamlet.kafka.protocol.messages.fetch import FetchResponse, FetchTopicResponse
 from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.kafka.records.record_batch import ReadOptions, read_batches
 from tests.scripted.fake_broker import SILENCE, FakeBroker
@@ -247,6 +247,51 @@ def test_the_end_of_a_partition_is_told_after_its_records_and_once(broker: FakeB
         assert consumer.poll(50) == {} and ends == [(0, 20)]
         with pytest.raises(WrongArgument):
             consumer.on_partition_end(3)  # type: ignore[arg-type]
+
+
+class BrokersSession:
+    """A broker's fetch session: it leaves out what has no records and no news since it was asked for (KIP-227)."""
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self._cluster = broker.cluster
+        self._wanted: dict[tuple[str, int], Any] = {}
+        self._told: dict[tuple[str, int], Any] = {}
+
+    def __call__(self, asked: Any) -> FetchResponse:
+        if asked.session_epoch <= 0:
+            self._wanted, self._told = {}, {}
+        self._wanted |= {(topic.topic, row.partition): row for topic in asked.topics for row in topic.partitions}
+        for topic in asked.forgotten_topics_data:
+            for number in topic.partitions:
+                del self._wanted[topic.topic, number], self._told[topic.topic, number]
+        topics = []
+        for (name, number), row in self._wanted.items():
+            answer = self._cluster._rows(name, row)
+            news = answer.high_watermark, answer.last_stable_offset
+            if len(answer.records) or self._told.get((name, number)) != news:
+                topics.append(FetchTopicResponse(topic=name, partitions=(answer,)))
+            self._told[name, number] = news
+        if not topics:
+            time.sleep(0.05)
+        return FetchResponse(session_id=77, topics=tuple(topics))
+
+
+def test_the_end_of_an_idle_partition_is_told_again_when_it_comes_back(broker: FakeBroker) -> None:
+    """In a fetch session a broker has no news of it: who waits for all ends after a rebalance would wait for ever."""
+    broker.cluster.fill("t", 20)
+    broker.on(ApiKey.FETCH, BrokersSession(broker))
+    with Consumer(bootstrap_servers=broker.address, auto_offset_reset="earliest", fetch_max_wait_ms=50) as consumer:
+        ends: list[int] = []
+        consumer.on_partition_end(lambda tp, offset: ends.append(offset))
+        consumer.assign([ZERO])
+        poll_until(consumer, lambda: ends == [20])
+        for _ in range(3):
+            consumer.assign([])
+            consumer.assign([ZERO])
+            consumer.seek(ZERO, 20, 0)
+            ends.clear()
+            poll_until(consumer, lambda: ends == [20])
+            assert (consumer.highwater(ZERO), consumer.lag(ZERO)) == (20, 0)
 
 
 def test_a_throttled_answer_is_no_end_of_a_partition(broker: FakeBroker) -> None:

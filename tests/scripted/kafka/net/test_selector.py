@@ -72,8 +72,17 @@ def test_held_bytes_are_read_though_the_socket_has_another_event(ends: tuple[Sel
     found = len(selector.poll(1.0, 0.0).completed_receives)
     assert found < frames and transport.pending()
     transport.full = True
-    assert not selector.send(ADDRESS, b"a request")
+    assert not selector.send(ADDRESS, b"a request", 0.0)
     transport.full = False
     while selector.holds_bytes():
         found += len(selector.poll(0.0, 0.0).completed_receives)
     assert found == frames
+
+
+def test_a_connection_that_only_sends_is_not_idle(ends: tuple[Selector, Holds, socket.socket]) -> None:
+    """What is taken at once makes no event, and with acks=0 no answer comes: it was closed in mid-work."""
+    selector, _transport, _far = ends
+    for second in range(1, 5):
+        assert selector.send(ADDRESS, b"records", float(second))
+        assert not selector.idle(second + 0.5, 1.0)
+    assert selector.idle(5.0, 1.0) == [ADDRESS]

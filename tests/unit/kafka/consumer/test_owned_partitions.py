@@ -24,7 +24,7 @@ class Rig(ConsumerRebalanceListener):
         self.subscriptions = SubscriptionState()
         self.subscriptions.subscribe(["t"])
         parts: Any = SimpleNamespace(
-            add_topic=lambda topic: None,
+            set_topics=lambda topics: None,
             forget_unassigned=lambda: None,
             keep=lambda assigned: None,
             consumed=lambda: dict.fromkeys((A, B, C), 5),

@@ -103,3 +103,18 @@ def test_c4_without_sessions_every_request_is_whole() -> None:
         part = session.build({TPS[0]: FetchPosition(0)}, IDS)
         assert (part.session_id, part.epoch, part.send) == (0, -1, {TPS[0]: FetchPosition(0)})
         session.answered(0)
+
+
+def test_a_partition_that_goes_and_comes_back_is_asked_for_again() -> None:
+    """Also where the answer to an earlier request comes in between."""
+    session, rows = FetchSession(), {TPS[0]: FetchPosition(5), TPS[1]: FetchPosition(5)}
+    session.build(rows, IDS)
+    session.keep([TPS[0], TPS[1]])
+    session.answered(7)
+    assert not session.build(rows, IDS).send, "nothing has changed"
+    session.keep([TPS[0]])
+    session.answered(7)
+    part = session.build(rows, IDS)
+    assert (part.send, part.session_id, part.epoch) == (rows, 7, 0)
+    session.answered(8)
+    assert not session.build(rows, IDS).send, "once"

@@ -382,3 +382,17 @@ def test_epochs_of_topics_that_are_asked_about_no_longer_are_forgotten() -> None
         metadata.request_update()
         metadata.update(metadata.next_request(), answer(topic(leader=leader, epoch=4)), 21.0)
     assert leader_of(metadata) == 2
+
+
+def test_an_answer_with_the_id_of_an_earlier_topic_of_that_name_is_not_believed(metadata: Metadata) -> None:
+    """A broker that lags behind gives it: taken for a topic made again, it would reset positions twice."""
+    metadata.update(metadata.next_request(), answer(topic(topic_id="j", leader=2, epoch=3)), 1.0)
+    assert metadata.cluster.topic_id("t") == "j" and not metadata.update_requested
+    metadata.update(metadata.next_request(), answer(topic(topic_id="i", epoch=7)), 2.0)
+    assert metadata.cluster.topic_id("t") == "j" and leader_of(metadata) == 2
+    assert metadata.update_requested, "another broker is asked"
+    metadata.update(metadata.next_request(), answer(topic(topic_id="j", leader=1, epoch=4)), 3.0)
+    assert leader_of(metadata) == 1 and not metadata.update_requested
+    metadata.update(metadata.next_request(), answer(topic(error=3)), 4.0)
+    metadata.update(metadata.next_request(), answer(topic(topic_id="i")), 5.0)
+    assert leader_of(metadata) is None, "nor while the present one is missing"

@@ -54,7 +54,7 @@ class AllAtOnce:
     def close_all(self) -> None:
         self.open_ones.clear()
 
-    def send(self, address: Address, frame: bytes) -> bool:
+    def send(self, address: Address, frame: bytes, _now_s: float) -> bool:
         recorded = parse_request(bytes(frame[4:]))
         assert recorded is not None
         self.sent.setdefault(address, []).append(recorded)

@@ -10,7 +10,7 @@ from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import InvalidProducerEpoch, error_class
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
 from streamlet.kafka.errors import Disconnected, KafkaError, MalformedFrame
-from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer.errors import IllegalProducerState, OutcomeUnknown, ProducerFenced, TransactionFailed
 from streamlet.kafka.producer.producer_batch import MAX_EPOCH, Sequences
 from streamlet.kafka.producer.transaction import ALLOWED, ProducerState, TransactionManager
@@ -288,6 +288,21 @@ def test_what_time_mends_is_asked_again_after_a_pause() -> None:
     start = far.now
     assert far.run() == [RequestKind.ADD_PARTITIONS] * 4
     assert 0.1 < far.now - start < 1
+
+
+def test_pauses_grow_while_a_transaction_before_cannot_end() -> None:
+    """A partition of it has no leader: its coordinator was asked 50 times a second, for as long as that lasted."""
+    manager = TransactionManager(Sequences(True), "x", 60_000, Backoff(0.1, 1.0), lambda: 0.5)
+    manager.begin_initialize()
+    manager.coordinator = Broker(1, "h", 1)
+    now, pauses = 0.0, []
+    while now < 60:
+        ask = manager.next_ask(now, True)
+        assert ask is not None
+        manager.answered(ask, InitProducerIdResponse(error_code=51, producer_epoch=-1), now)
+        pauses.append(manager.wait_s(now))
+        now += pauses[-1]
+    assert pauses[0] == pytest.approx(0.02) and pauses[-1] == pytest.approx(1.0) and len(pauses) < 70
 
 
 @pytest.mark.parametrize(

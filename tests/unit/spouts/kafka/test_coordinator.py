@@ -451,6 +451,21 @@ def test_a_topic_made_again_twice_is_noticed_though_the_first_reset_is_under_way
     assert [manager.topic_id for manager in rig.it.get_my_managed_partitions()] == ["three"]
 
 
+def test_a_broker_that_still_knows_an_earlier_topic_of_the_name_is_not_believed() -> None:
+    """It lags behind: the positions would be reset by its answer, and once more by the next one."""
+    reader = Reader({0: A})
+    rig = Rig(reader)
+    for reader.topic_id in ("one", "two", "one"):
+        rig.it.refresh() if rig.it.topics else rig.start()
+        rig.poll(1)
+    assert rig.opener.judged_by == ["two"] and rig.it.complete
+    looks, reader.topic_id = reader.looks, "two"
+    rig.poll(5)
+    assert reader.looks > looks, "it is looked again soon, not only at the next regular refresh"
+    assert rig.opener.judged_by == ["two"]
+    assert [manager.topic_id for manager in rig.it.get_my_managed_partitions()] == ["two"]
+
+
 def test_what_is_open_of_a_topic_made_again_with_fewer_partitions_is_finished_and_the_rest_counts_as_lost() -> None:
     reader = Reader({0: A, 1: A})
     reader.topic_id = "old"
