@@ -36,6 +36,20 @@ NET = ("tests/unit/kafka/net", "tests/scripted/kafka/net", "tests/unit/kafka/met
 BUGS = (
     # -- untracked tuples
     Bug(
+        "a tuple that a bolt kept and dropped counts as done",
+        "runtime/tasks/held_tuples.py",
+        "            self._dropped(tup)\n",
+        "",
+        TASKS,
+    ),
+    Bug(
+        "an error that ends the run leaves whole slices",
+        "runtime/tasks/bolt_task.py",
+        "                self._break_off(work, size)\n",
+        "",
+        TASKS,
+    ),
+    Bug(
         "what a dead worker had read of another dead one is forgotten",
         "backends/untracked_losses.py",
         " + death.known.read_of_dead[of]",
@@ -319,6 +333,13 @@ BUGS = (
     ),
     # -- records and fetch positions
     Bug(
+        "a fetch session goes on though a partition of it went",
+        "kafka/fetch/fetch_session.py",
+        "if self._starts_over or self._ids_changed(known_ids):",
+        "if self._ids_changed(known_ids):",
+        RECORDS,
+    ),
+    Bug(
         "checksums are not looked at",
         "kafka/records/record_batch.py",
         "        if found != header.crc:",
@@ -405,6 +426,13 @@ BUGS = (
     ),
     # -- group
     Bug(
+        "topics that nobody reads any more are asked about",
+        "kafka/metadata/metadata.py",
+        "        for topic in self.topics - wanted:\n            self.remove_topic(topic)\n",
+        "",
+        ("tests/scripted/kafka/consumer/test_topics.py", "tests/unit/kafka/consumer"),
+    ),
+    Bug(
         "an assignment of an old generation is taken",
         "kafka/consumer/classic_group.py",
         "if generation != self.membership.generation:",
@@ -427,6 +455,13 @@ BUGS = (
     ),
     # -- connections
     Bug(
+        "a topic's earlier id is believed",
+        "kafka/metadata/topic_ids.py",
+        "return topic_id in self._replaced.get(topic, ())",
+        "return False",
+        NET,
+    ),
+    Bug(
         "an answer to another request is believed",
         "kafka/net/network_client.py",
         "if entry is None or found != entry.correlation_id:",
@@ -448,6 +483,13 @@ BUGS = (
         NET,
     ),
     # -- pieces, columns, small batches
+    Bug(
+        "a batch that is split comes again as its call has left it",
+        "runtime/tasks/bolt_task.py",
+        "[copied(values) for values in batch.peek()]",
+        "batch.peek()",
+        TASKS,
+    ),
     Bug(
         "a piece leaves for a task that is full",
         "runtime/links/links.py",
