@@ -125,6 +125,8 @@ class LogFile:
             self._complain("its disk, or the reader of its pipe, does not answer")
         elif self._missing:
             log.warning("The log file %s lacks its last %s: %s.", self._path, _lines(self._missing), self._why)
+        # Rule: a program may make a thousand runs: each gives its thread and its descriptor back.
+        self._writer.end(self._file.close)
 
     def last_words(self, line: LogLine) -> None:
         """Write the last line at once, on this thread."""

@@ -29,6 +29,7 @@ class HandOver:
         """Set once nothing waits."""
         self._left_out = left_out
         self._failed = failed
+        self._ends = False
         # A daemon: a call that never returns must not keep the program from ending.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -36,6 +37,8 @@ class HandOver:
     def give(self, act: Act, replaces: Hashable = None, line_bytes: int = 0) -> None:
         """Have a call made soon. Any thread. See ``Backlog.put``."""
         with self._lock:
+            if self._ends:
+                return
             self._backlog.put(act, replaces, line_bytes)
         # One token wakes the thread for everything that stands there by then.
         if self._given.empty():
@@ -53,6 +56,13 @@ class HandOver:
         wait(done)
         return done.is_set()
 
+    def end(self, last: Act) -> None:
+        """Have a last call made, and the thread end; what is handed over from here on is dropped."""
+        self.give(last)
+        with self._lock:
+            self._ends = True
+        self._given.put(None)
+
     def _run(self) -> None:
         # Signals are for the main thread: one that came here would not end a sleep or a read there.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -67,8 +77,11 @@ class HandOver:
                 # What came in between has a token of its own, and so have they.
                 finished = [] if self._backlog else self._finishing[:]
                 del self._finishing[: len(finished)]
+                ended = self._ends and not self._backlog
             for done in finished:
                 done.set()
+            if ended:
+                return
 
     def _next(self) -> Act | None:
         with self._lock:

@@ -17,7 +17,7 @@ from streamlet.base.printable import cut
 from streamlet.components.bolt import Bolt
 from streamlet.components.component import BoltPort
 from streamlet.components.default_anchors import anchored_emits
-from streamlet.components.tuples import Tuple
+from streamlet.components.tuples import OPEN, Tuple
 from streamlet.model.plan import TICK_PERIOD
 
 
@@ -103,7 +103,9 @@ class BatchingBolt(Bolt):
         for key, tups in batches.items():
             self._batch = tups
             try:
-                self.process_batch(key, tups)
+                # Rule: a list of its own. What the bolt takes out of it would be neither acked nor failed, and an emit
+                # would be anchored to the others alone: lost in silence when it fails.
+                self.process_batch(key, [*tups])
             except BaseException as error:
                 if not hurts_one_tuple(error):
                     raise
@@ -142,8 +144,14 @@ class BatchingBolt(Bolt):
         self._acks_batches, self._fails_batches, anchors_batches = cls.auto_ack, cls.auto_fail, cls.auto_anchor
         self._batches, self._batch, self._ticks = {}, [], 0
         self._complain = port.complain
-        emits = anchored_emits(port, lambda: self._batch if anchors_batches else [])
+        emits = anchored_emits(port, self._anchors if anchors_batches else list)
         vars(self).update(emits, auto_ack=False, auto_anchor=False)
+
+
+    def _anchors(self) -> Sequence[Tuple]:
+        """Return what an emit without anchors belongs to: the tuples of the batch that are open."""
+        # All of them where none is: the emit comes too late, and is refused.
+        return [tup for tup in self._batch if tup.state == OPEN or not tup.root] or self._batch
 
 
 def _defined_at(method: Any) -> str:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -464,3 +465,17 @@ def test_a_run_that_names_no_number_leaves_a_core_to_the_broker(cores: int, work
     """On Spark they are the cluster's, and none is left out."""
     assert running.default_workers("processes", cores) == workers
     assert running.default_workers("spark", cores) == cores
+
+
+def test_runs_with_a_log_file_leave_no_thread_and_no_descriptor_behind(tmp_path: Path) -> None:
+    """A notebook or a scheduler makes a thousand."""
+    counts = []
+    for _ in range(6):
+        streamlet.run(Picking, backend="inline", settings={"streamlet.log.file": str(tmp_path / "log")})
+        deadline = time.monotonic() + PATIENCE_S
+        while any(thread.name == "log-file" for thread in threading.enumerate()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        counts.append(len(os.listdir("/proc/self/fd")))
+    assert counts[1:] == counts[:1] * 5
+    assert (tmp_path / "log").read_text().count("came to its end") == 6

@@ -461,3 +461,12 @@ def test_a18_runs_of_one_file_at_the_same_time_share_nothing(tmp_path: Path) -> 
     finally:
         for run in runs:
             run.end()
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(-9, "was killed by SIGKILL"), (-37, "was killed by signal 37"), (7, "ended with status 7")],
+)
+def test_the_end_of_a_process_has_words_whatever_the_signal(status: int, text: str) -> None:
+    """Most real-time signals have no name: one ended the run as a bug."""
+    assert processes._exit_text(status) == text

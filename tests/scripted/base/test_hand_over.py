@@ -80,3 +80,13 @@ def test_calls_of_many_threads_are_all_made(threads: int) -> None:
     for giver in givers:
         giver.join()
     assert len(calls.wait()) == 2000 * threads
+
+
+def test_an_end_makes_a_last_call_and_ends_the_thread_and_takes_no_more() -> None:
+    made: list[str] = []
+    hand_over = HandOver("ends", lambda count: None, lambda error: None)
+    hand_over.give(lambda: made.append("one"))
+    hand_over.end(lambda: made.append("last"))
+    hand_over.give(lambda: made.append("too late"))
+    hand_over._thread.join(PATIENCE_S)
+    assert not hand_over._thread.is_alive() and made == ["one", "last"]

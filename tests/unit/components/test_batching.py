@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamlet import BatchingBolt, TicklessBatchingBolt, Topology, Tuple
+from streamlet import BatchingBolt, Bolt, TicklessBatchingBolt, Topology, Tuple
 from streamlet.base.clock import ManualClock
 from streamlet.components.batching import BatchFailed
 from streamlet.model.validate import validate
@@ -47,6 +47,71 @@ def test_a_batch_waits_for_its_tick_and_is_then_acked() -> None:
         assert sorted(tester.acked) == [["a"], ["a"], ["b"]]
         tester.tick()
         assert len(tester.emitted()) == 2
+
+
+class TakesOut(BatchingBolt):
+    """Empties its list, as a queue."""
+
+    outputs = ["n"]
+    config = TICKS
+
+    def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+        while tups:
+            tup = tups.pop(0)
+            self.emit([tup.values[0]])
+            if not type(self).auto_ack:
+                self.ack(tup)
+
+
+class TakesOutAndAcks(TakesOut):
+    auto_ack = False
+
+
+class Refuses(Bolt):
+    def process(self, tup: Tuple) -> None:
+        if tup.values[0] == 2:
+            raise ValueError("not two")
+
+
+@pytest.mark.parametrize("kind", [TakesOut, TakesOutAndAcks])
+def test_what_a_bolt_takes_out_of_its_batch_is_acked_and_anchored_to_like_the_rest(kind: type[BatchingBolt]) -> None:
+    """It was in the list that is acked, and that emits are anchored to: what failed later was lost without a word."""
+    with BoltTester(kind, readers={"reader": 1}) as tester:
+        tester.give(1, 2, 3)
+        tester.tick()
+        assert sorted(tester.acked) == [[1], [2], [3]]
+
+    class Chain(Topology):
+        lines = Lines.spec()
+        takes = kind.spec(inputs=[lines])
+        refuses = Refuses.spec(inputs=[takes])
+
+    with TopologyTester(Chain, {"lines": [1, 2, 3]}, raise_errors=False, max_fails=0) as chain:
+        chain.run()
+        chain.advance(1.5)
+        assert [2] in chain.failed("lines") and [2] not in chain.acked("lines")
+
+
+def test_an_emit_after_a_tuple_was_settled_belongs_to_those_that_are_open() -> None:
+    """It was refused, for an anchor that nobody had named, and the innocent failed with the batch."""
+
+    class Sums(BatchingBolt):
+        outputs = ["sum"]
+        config = TICKS
+
+        def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+            for tup in tups:
+                if tup.values[0] < 0:
+                    self.fail(tup, "negative")
+            self.emit([sum(max(0, tup.values[0]) for tup in tups)])
+
+    with BoltTester(Sums, raise_errors=False) as tester:
+        tester.give(-1, 2, 3)
+        tester.tick()
+        assert (sorted(tester.acked), tester.failed, tester.emitted()) == ([[2], [3]], [[-1]], [[5]])
+        tester.give(-1)
+        tester.tick()
+        assert tester.failed == [[-1], [-1]] and tester.emitted() == [[5]], "an emit for what is over is refused"
 
 
 def test_a_batch_comes_every_nth_tick() -> None:
