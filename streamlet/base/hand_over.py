@@ -57,7 +57,7 @@ class HandOver:
         return done.is_set()
 
     def end(self, last: Act) -> None:
-        """Have a last call made, and the thread end; what is handed over from here on is dropped."""
+        """Have a last call made, and the thread end. Later ones are dropped."""
         self.give(last)
         with self._lock:
             self._ends = True

@@ -11,6 +11,7 @@ import click
 from streamlet.backends.contract import RunRequest
 from streamlet.base.errors import BadInput
 from streamlet.cli.errors import columns, wrapped
+from streamlet.cli.json_lines import json_text
 from streamlet.cli.options import given_settings
 from streamlet.cli.target import TopologyTarget, debug_option, optional_target
 from streamlet.model.dataframe_plan import FREE, KEYED, SINGLE, plan_dataframes
@@ -129,7 +130,7 @@ def _list_settings(topology: TopologySpec | None, as_json: bool) -> None:
         rows = [{"key": s.key, "default": s.default, "meaning": s.meaning} for s in SETTINGS.values()]
         rows += [{"key": key, "default": value, "meaning": "the topology's own"} for key, value in own.items()]
         rows += [{"key": f"{name}.{key}"} for name, keys in components.items() for key in keys]
-        click.echo(json.dumps(rows, default=str))
+        click.echo(json_text(rows))
         return
     width = columns(sys.stdout)
     for setting in SETTINGS.values():

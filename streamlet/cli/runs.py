@@ -14,13 +14,13 @@ from streamlet.backends import run_commands
 from streamlet.backends.contract import ComponentStatus, RunStatus
 from streamlet.backends.living_runs import LivingRun, RunRefused, living_runs, the_run
 from streamlet.base.printable import printable
+from streamlet.cli.json_lines import json_text
 from streamlet.cli.show import (
     Rates,
     aligned,
     component_lines,
     duration,
     hanging_lines,
-    json_text,
     many,
     partition_lines,
     paused_line,

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import math
 import os
 import sys
 import threading
@@ -22,6 +20,7 @@ from streamlet.base.log_line import LogLine, fields
 from streamlet.base.printable import printable
 from streamlet.cli.check import summary
 from streamlet.cli.errors import explain
+from streamlet.cli.json_lines import json_text
 from streamlet.cli.output import OutputFailed, ReaderGone
 from streamlet.model.spec import SPOUT
 from streamlet.model.validate import unread_streams
@@ -101,23 +100,6 @@ class LastingView:
         # Unlike other commands a run says so: it ends before its time, and its log may be all that is looked at.
         self.lost = self.lost or (ReaderGone() if isinstance(error, BrokenPipeError) else error)
         self._drain()
-
-
-def json_text(content: Any) -> str:
-    """Return one line of JSON; NaN and infinity are null, unknown types are text."""
-    try:
-        return json.dumps(content, default=str, allow_nan=False)
-    except ValueError:
-        # A user's metric. Python would write NaN, which is no JSON: the whole line would be lost to its reader.
-        return json.dumps(_finite(content), default=str)
-
-
-def _finite(content: Any) -> Any:
-    if isinstance(content, Mapping):
-        return {key: _finite(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 class JsonView:

@@ -147,7 +147,6 @@ class BatchingBolt(Bolt):
         emits = anchored_emits(port, self._anchors if anchors_batches else list)
         vars(self).update(emits, auto_ack=False, auto_anchor=False)
 
-
     def _anchors(self) -> Sequence[Tuple]:
         """Return what an emit without anchors belongs to: the tuples of the batch that are open."""
         # All of them where none is: the emit comes too late, and is refused.

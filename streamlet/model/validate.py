@@ -37,6 +37,9 @@ class Problem:
         return f"{where}{self.message} {self.remedy}"
 
 
+MOST_NESTED = 64
+"""Deepest nesting of a setting of the user's own."""
+
 Finding = tuple[str, str]
 """Message and remedy of a component's problem; ``validate`` adds the component's name."""
 
@@ -92,7 +95,8 @@ def validate(
     ``imported``: whether other processes are to import the components' classes. ``settings`` are those of a run; None:
     ``topology.delivery`` is not looked at.
     """
-    problems = [*_whole(topology), *(Problem(None, *finding) for finding in config_problems(topology.config))]
+    findings = [*config_problems(topology.config), *travel_problems(topology.config)]
+    problems = [*_whole(topology), *(Problem(None, *finding) for finding in findings)]
     for component in topology.components:
         # All of them at once, in the order of the declaration: who fixes a topology wants one list and not one error a
         # start.
@@ -603,6 +607,37 @@ def config_problems(config: Mapping[Any, Any]) -> Iterator[Finding]:
                     key, SETTINGS, "`streamlet check --settings` lists them; a key of your own begins otherwise."
                 ),
             )
+
+
+def travel_problems(config: Mapping[Any, Any]) -> Iterator[Finding]:
+    """Yield values of the user's own settings that workers cannot be sent."""
+    # Of a topology's alone: a component's own config is imported with its class, and may hold anything.
+    for key, value in config.items():
+        if key not in SETTINGS and (fault := _fault_of(value)):
+            yield (
+                f"config has a value for {key!r} that cannot travel to workers: {fault}.",
+                "It may hold None, bool, int of at most 64 bits, float, str, bytes, and lists, tuples and dicts of "
+                "these (keys: all but lists, tuples and dicts). Make anything else of it in initialize.",
+            )
+
+
+def _fault_of(value: Any, depth: int = 0) -> str:
+    """Return why a setting of a user's own cannot be sent; empty if it can."""
+    kind = type(value)
+    if value is None or kind in (bool, float, str, bytes):
+        return ""
+    if kind is int:
+        return "" if -(1 << 63) <= value < 1 << 64 else f"an int of {value.bit_length()} bits"
+    if depth > MOST_NESTED:
+        return f"it is nested more than {MOST_NESTED} deep, or contains itself"
+    if isinstance(value, (list, tuple)):
+        return next(filter(None, (_fault_of(item, depth + 1) for item in value)), "")
+    if kind is dict:
+        bad = next((key for key in value if isinstance(key, tuple) or _fault_of(key)), None)
+        if bad is not None:
+            return f"a dict with the key {bad!r:.80}"
+        return next(filter(None, (_fault_of(item, depth + 1) for item in value.values())), "")
+    return f"{value!r:.80} is of type {kind.__qualname__}"
 
 
 def misplaced_settings(component: ComponentDef) -> Iterator[Finding]:

@@ -229,7 +229,7 @@ class Tester:
         except BaseException:
             self._shut(clean=False)
             raise
-        raised = self._shut(clean=True)
+        raised = self._shut(clean=not self._ended)  # nor does a run call `cleanup` after such an error
         if self._loop.ledgers.failure is not None:  # of a last tick, with exit_on_exception
             raise self._loop.ledgers.failure
         self._raise_first()

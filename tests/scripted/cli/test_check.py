@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from streamlet.model.settings import SETTINGS
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"
@@ -52,6 +54,20 @@ def test_settings_of_a_topology_include_its_own(streamlet) -> None:
     assert "readings.failing = 0.01" in streamlet("check", "--settings", READINGS).stdout
     rows = json.loads(streamlet("check", "--settings", "--json", READINGS).stdout)
     assert {row["key"] for row in rows} >= {*SETTINGS, "readings.failing"}
+
+
+def test_settings_are_json_whatever_a_topology_has_for_its_own(streamlet) -> None:
+    """Infinity is no JSON, and a key that is no text ended it as a bug."""
+    file = streamlet.write(
+        "from streamlet import Spout, Topology\n"
+        "class Quiet(Spout):\n    outputs = ['n']\n    def next_tuple(self): ...\n"
+        "class Odd(Topology):\n    config = {'my.most': float('inf'), 'my.table': {b'a': 2}}\n"
+        "    quiet = Quiet.spec()\n"
+    )
+    done = streamlet("check", file, "--settings", "--json")
+    rows = json.loads(done.stdout, parse_constant=lambda constant: pytest.fail(constant))
+    own = {row["key"]: row["default"] for row in rows if row["key"].startswith("my.")}
+    assert own == {"my.most": None, "my.table": {"b'a'": 2}}
 
 
 def test_a_topology_is_checked_with_the_settings_of_a_run(streamlet, tmp_path) -> None:
@@ -112,6 +128,7 @@ def test_exactly_once_of_the_command_line_says_what_is_not_covered(streamlet) ->
 def test_a_topology_for_dataframes_is_shown_by_stages_or_refused_with_every_reason(streamlet, refused) -> None:
     shown = streamlet("check", "--for", "dataframe", COUNTED_WORDS)
     assert shown.stdout.splitlines()[1:] == [
+        "No bolt reads the stream lengths of split: what it emits there counts as done at once.",
         "On DataFrames:",
         "  split, lower: wherever rows are",
         "  count: rows of a key together",

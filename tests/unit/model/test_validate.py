@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -571,6 +572,33 @@ def test_a_class_that_is_chosen_in_the_body_is_no_forgotten_line_and_a_second_li
         "store is the class Count"
         in only(problems(lines=Lines.spec(), count=Count.spec(inputs=["lines"]), store=Count)).message
     )
+
+
+_ENDLESS: list[Any] = []
+_ENDLESS.append(_ENDLESS)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({1, 2}, "{1, 2} is of type set"),
+        (Path("/x"), "is of type PosixPath"),
+        ([1, {"a": 1 << 70}], "an int of 71 bits"),
+        ({("a", 1): 2}, "a dict with the key ('a', 1)"),
+        (_ENDLESS, "contains itself"),
+    ],
+)
+def test_a_setting_that_cannot_travel_to_workers_is_named(value: Any, why: str) -> None:
+    """On worker processes it was a bug of ours, and nobody could see which. A component's own stays where it is."""
+
+    class Carries(Topology):
+        config = {"my.own": value, "my.other": [1, {"a": (None, True, 1.5, b"x")}]}
+        lines = Lines.spec()
+        count = Count.spec(inputs=[lines], config={"my.own": value})
+
+    (found,) = validate(Carries.__topology__)
+    assert found.component is None and why in found.message
+    assert "config has a value for 'my.own' that cannot travel" in found.message
 
 
 def test_a_spout_that_no_bolt_reads_is_warned_of() -> None:
