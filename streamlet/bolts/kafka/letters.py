@@ -20,6 +20,9 @@ from streamlet.kafka.errors import KafkaError
 GONE_S = 10.0
 """Seconds that letters wait for a topic which the brokers do not know, before the run ends."""
 
+OFFERED_S = 300.0
+"""Seconds after which letters that were not offered again are under way no more: an aborted one comes again soon."""
+
 
 def records_of(batch: Batch) -> Records:
     """Return the records of a batch of letters: as they are, by no setting of the bolt's."""
@@ -44,11 +47,14 @@ class LetterTopics:
 
     def __init__(self) -> None:
         self._since_s: dict[str, float] = {}
+        self._offered_s: dict[str, float] = {}
+        """When letters for it were last given to the producer."""
 
     def wait(self, batch: Batch, now_s: float) -> None:
         """Note that letters are under way."""
         for topic in dict.fromkeys(row[0] for row in batch.rows):
             self._since_s.setdefault(topic, now_s)
+            self._offered_s[topic] = now_s
 
     def written(self, batch: Batch) -> None:
         """Note that letters are written."""
@@ -61,8 +67,12 @@ class LetterTopics:
         ``ask`` returns its partitions, none of one that is gone by now, or raises what it knows of it.
         """
         # An abort does not end the wait, and each attempt comes here again: without this it would go on for ever.
-        for topic, since_s in self._since_s.items():
+        for topic, since_s in [*self._since_s.items()]:
             if now_s - since_s < GONE_S:
+                continue
+            # Rule: nor does it wait for what nobody offers any more. The attempt after an abort may have no letter.
+            if now_s - self._offered_s[topic] >= OFFERED_S:
+                del self._since_s[topic]
                 continue
             gone: Exception | None = None
             try:

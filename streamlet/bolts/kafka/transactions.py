@@ -44,6 +44,12 @@ FENCED_OFTEN_S = 60.0
 REFUSED_OFTEN = 5
 """Transactions in a row, refused for a reason that time does not change, that end the run."""
 
+GONE_S = 15.0
+"""Seconds that offsets of a topic which the brokers do not know are tried to be stored. Then it was deleted."""
+
+DOOMED_S = 5.0
+"""Seconds that a transaction waits for the question of the spout whose record failed; it comes within a moment."""
+
 TELL_WAIT_S = 2.0
 """Seconds without an answer of Kafka's after which the log says so."""
 
@@ -111,6 +117,8 @@ class Transactions:
         """When the last transaction, or the session, began."""
         self._told: Notices[str] = Notices(TELL_AGAIN_S)
         self._refused_in_a_row = 0
+        self._doomed_s: float | None = None
+        """Since when a record's failure waits for its spout's question."""
 
     @property
     def busy(self) -> bool:
@@ -152,7 +160,24 @@ class Transactions:
             self._ended(failed=result.error is not None)
         if steps is self._steps and steps.is_lost and self.epochs.phase is not CommitPhase.CLOSED:
             self._lost(steps.error)
+        self._end_waits(steps)
         self._tell_wait()
+
+    def _end_waits(self, steps: TransactionSteps) -> None:
+        """Abort what nothing would end: it is begun again, with what there is then."""
+        # Rule: a transaction waits for nobody without a bound. Offsets of a deleted topic can never be stored. A spout
+        # that has heard of its record's end from another bolt asks nothing, and waits for tuples that are held here.
+        now, phase = self._clock.monotonic(), self.epochs.phase
+        trouble, waits_s = steps.trouble, now - self._asked_s
+        if phase is CommitPhase.COMMITTING and waits_s >= GONE_S and isinstance(trouble, e.UnknownTopicOrPartition):
+            steps.give_up_offsets(trouble)
+            self._heard()
+        if phase is not CommitPhase.DOOMED:
+            self._doomed_s = None
+        elif self._doomed_s is None:
+            self._doomed_s = now
+        elif now - self._doomed_s >= DOOMED_S:
+            self.epochs.give_up()
 
     def _tell_wait(self) -> None:
         """Warn that Kafka does not answer, with its last refusal."""
@@ -321,7 +346,10 @@ def _offsets(end: EndOfEpoch) -> tuple[dict[TopicPartition, OffsetAndMetadata], 
 
 def is_records_own(error: Exception) -> bool:
     """Tell whether an error is a record's own: that record will fail again."""
-    if isinstance(error, (StaleTuple, TransactionAborted, TransactionFailed, ProducerFenced)):
+    if isinstance(error, (StaleTuple, TransactionAborted, TransactionFailed, *_PASSES)):
+        return False
+    # Of the broker and of the producer's numbers: no record brings them about, whichever meets them.
+    if isinstance(error, (e.UnknownServerError, e.OutOfOrderSequenceNumber)):
         return False
     # Rule: where nobody knows whether it was written, the brokers did not answer. That is no fault of a record, and an
     # outage must not have records passed over.

@@ -76,7 +76,8 @@ def timestamp_of(spec: OffsetSpec) -> int:
     if isinstance(spec, datetime):
         if spec.tzinfo is None:
             raise BadInput(f"The time {spec} has no time zone: give an aware datetime, as datetime.now(timezone.utc).")
-        return int(spec.timestamp() * 1000)
+        # Rule: no record is older than 1970, and the milliseconds before it mean other things on the wire: -1 the end.
+        return max(0, int(spec.timestamp() * 1000))
     if is_whole(spec, 0):
         return spec
     raise BadInput(

@@ -289,6 +289,11 @@ class TransactionManager:
         self._settle_offsets(error)
         self._settle(error)
 
+    def give_up_offsets(self, error: KafkaError) -> None:
+        """Fail a commit whose offsets are not stored; nothing once its end was asked for."""
+        if self.state is ProducerState.COMMITTING and self._offsets:
+            self._abortable(error)
+
     def _fail_for_good(self, error: KafkaError) -> None:
         self.state = ProducerState.FATAL_ERROR  # not by _go: it may follow any state
         self.error = error

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.producer.errors import TransactionFailed
 from streamlet.kafka.producer.sender import Sender
 from streamlet.kafka.producer.transaction import ProducerState, TransactionManager, TransactionResult
+from streamlet.kafka.producer.transaction_requests import ABORT
 
 GroupRows = tuple[Mapping[TopicPartition, OffsetAndMetadata], ConsumerGroupMetadata]
 
@@ -43,6 +45,13 @@ class TransactionSteps:
                 if rows:
                     self._manager.send_offsets(rows, group)
             self._end(self._manager.begin_commit)
+
+    def give_up_offsets(self, cause: Exception) -> None:
+        """Fail a commit whose offsets cannot be stored; nothing once its end was asked for."""
+        failed = TransactionFailed(f"{cause} {ABORT}")
+        failed.__cause__ = cause
+        with self._sender.lock:
+            self._manager.give_up_offsets(failed)
 
     def abort(self) -> None:
         """Begin to abort. Raises the error of a producer that failed for good."""

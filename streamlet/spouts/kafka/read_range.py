@@ -37,7 +37,8 @@ def place_of(given: Any, *, whole_number: str = TIMESTAMP) -> ReadPlace | None:
     if isinstance(given, str):
         return ReadPlace(given) if given in (EARLIEST, LATEST) else None
     if isinstance(given, datetime):
-        return ReadPlace(TIMESTAMP, int(given.timestamp() * 1000)) if given.tzinfo is not None else None
+        # As `kafka.admin.topics.timestamp_of`: a time before 1970 is no other place by mistake.
+        return ReadPlace(TIMESTAMP, max(0, int(given.timestamp() * 1000))) if given.tzinfo is not None else None
     usable = isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 1 << 63
     return ReadPlace(whole_number, given) if usable else None
 

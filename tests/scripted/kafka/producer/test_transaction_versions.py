@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import pytest
 
 from streamlet.kafka import TopicPartition
-from streamlet.kafka.broker_errors import TransactionAbortable
+from streamlet.kafka.broker_errors import TransactionAbortable, UnknownTopicOrPartition
+from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import TransactionFailed
-from streamlet.kafka.protocol.messages.transactions import EndTxnResponse
+from streamlet.kafka.protocol.messages.transactions import (
+    EndTxnResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import FakeBroker
@@ -121,3 +131,51 @@ def test_a_producer_without_transactions_writes_as_ever_where_version_2_is_offer
     with scripted(transaction_version=2) as (broker, _cluster, producer):
         producer.send("t", b"x").get(PATIENCE_S)
         assert [row.version for row in broker.seen(ApiKey.PRODUCE)] == [10]
+
+
+def test_a_commit_whose_offsets_cannot_be_stored_is_given_up_and_aborted() -> None:
+    """Their topic was deleted: they were asked to be stored without an end."""
+    with scripted(transaction_version=2, transactional_id="x") as (broker, _cluster, producer):
+
+        def unknown(request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+            return TxnOffsetCommitResponse(
+                topics=tuple(
+                    TxnOffsetCommitResponseTopic(
+                        name=topic.name,
+                        partitions=tuple(
+                            TxnOffsetCommitResponsePartition(
+                                partition_index=row.partition_index, error_code=3 if topic.name == "gone" else 0
+                            )
+                            for row in topic.partitions
+                        ),
+                    )
+                    for topic in request.topics
+                )
+            )
+
+        steps = producer.transaction_steps(lambda: None)
+        steps.initialize()
+        until(lambda: steps.ended() is not None)
+        steps.begin()
+        producer.send("t", b"x").get(PATIENCE_S)
+        broker.on(ApiKey.TXN_OFFSET_COMMIT, unknown)
+        rows = {TopicPartition("t", 0): OffsetAndMetadata(5), TopicPartition("gone", 0): OffsetAndMetadata(7)}
+        steps.commit([(rows, ConsumerGroupMetadata("g", 1, "m"))])
+        until(lambda: isinstance(steps.trouble, UnknownTopicOrPartition))
+        asked(broker)
+        assert steps.trouble is not None
+        steps.give_up_offsets(steps.trouble)
+        failed = steps.ended()
+        assert failed is not None and isinstance(failed.error, TransactionFailed)
+        steps.abort()
+        until(lambda: steps.ended() is not None)
+        (end,) = [row.request for row in broker.requests if row.api_key is ApiKey.END_TXN]
+        assert not end.committed and not steps.is_lost
+        steps.begin()
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -10,7 +10,7 @@ import pytest
 
 from streamlet.bolts.kafka import KafkaBolt
 from streamlet.bolts.kafka.errors import LetterRefused, LetterTopicGone, RecordNotTaken, StaleTuple
-from streamlet.bolts.kafka.letters import GONE_S, LetterTopics, records_of
+from streamlet.bolts.kafka.letters import GONE_S, OFFERED_S, LetterTopics, records_of
 from streamlet.bolts.kafka.outbound import Delivery
 from streamlet.components.batch import Batch
 from streamlet.components.epoch_tuples import LETTERS, LetterRow
@@ -97,3 +97,18 @@ def test_a_letter_that_is_written_ends_the_wait_for_its_topic() -> None:
     topics.check(20.0, ask(gone), lambda: "")
     topics.check(14.0 + GONE_S, ask(None), lambda: "")
     topics.check(14.0 + GONE_S + 0.1, ask(gone), lambda: "")
+
+
+def test_a_topic_that_no_letter_is_offered_for_any_more_may_go() -> None:
+    """The attempt after an abort may have no letter: an hour later the run ended for one that did not wait."""
+
+    def gone(topic: str) -> list[int]:
+        raise UnknownTopicOrPartition("dead")
+
+    topics = LetterTopics()
+    topics.wait(letters("dead"), 0.0)
+    topics.check(OFFERED_S, gone, lambda: "")
+    topics.check(OFFERED_S + GONE_S, gone, lambda: "")
+    topics.wait(letters("dead"), OFFERED_S + 100)
+    with pytest.raises(LetterTopicGone):
+        topics.check(OFFERED_S + 100 + GONE_S, gone, lambda: "")

@@ -11,14 +11,18 @@ import pytest
 from streamlet.base.clock import ManualClock
 from streamlet.bolts.kafka.epochs import CommitPhase
 from streamlet.bolts.kafka.errors import TransactionalIdShared, TransactionsRefused, TwoClusters, UntrackedTuple
-from streamlet.bolts.kafka.transactions import Transactions, is_records_own
+from streamlet.bolts.kafka.transactions import DOOMED_S, Transactions, is_records_own
 from streamlet.components.epoch_tuples import BEGIN, COMMIT, END, EndOfEpoch
 from streamlet.kafka.broker_errors import (
     CoordinatorNotAvailable,
     IllegalGeneration,
+    InvalidTransactionState,
     MessageTooLarge,
+    OutOfOrderSequenceNumber,
     ProducerFenced,
     TopicAuthorizationFailed,
+    TransactionAbortable,
+    UnknownServerError,
     UnknownTopicOrPartition,
 )
 from streamlet.kafka.errors import BrokerError, KafkaError
@@ -50,6 +54,10 @@ class Steps:
 
     def abort(self) -> None:
         self._call("abort")
+
+    def give_up_offsets(self, cause: Exception) -> None:
+        self.calls.append("give up offsets")
+        self.result = SimpleNamespace(error=TransactionFailed(str(cause)))
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
@@ -180,6 +188,10 @@ def test_a_producer_that_is_fenced_when_a_transaction_begins_is_replaced(rig: Ri
         (OutcomeUnknown("No answer."), False),
         (ProducerClosed("Closed."), False),
         (TransactionAborted("Aborted."), False),
+        (TransactionAbortable("Writing"), False),
+        (InvalidTransactionState("Writing"), False),
+        (OutOfOrderSequenceNumber("Writing"), False),
+        (UnknownServerError("Writing"), False),
         (MessageTooLarge("Writing"), True),
     ],
 )
@@ -265,6 +277,36 @@ def test_a_topic_that_the_bolts_brokers_do_not_know_points_at_another_cluster(
     rig.clock.advance(3.0)
     rig.it.poll()
     assert "the KafkaBolt and the spouts have not the same cluster" in caplog.text
+
+
+def test_offsets_of_a_topic_that_was_deleted_are_given_up_and_what_waited_goes_on(rig: Rig) -> None:
+    """They can never be stored: everything waited behind that commit, the other topics too."""
+    rig.send(1)
+    rig.tell(END, COMMIT, number=2)
+    assert rig.phase is CommitPhase.COMMITTING
+    rig.steps.trouble = UnknownTopicOrPartition("Storing the offset of gone-0")
+    rig.tell(BEGIN, number=5)
+    for _ in range(20):
+        rig.clock.advance(1.0)
+        rig.it.poll()
+    assert rig.steps.calls[-3:] == ["commit", "give up offsets", "abort"]
+    rig.answer()
+    assert rig.phase is CommitPhase.READY and ("ack", BEGIN) in rig.said
+    rig.it.raise_refusal()
+
+
+def test_a_failed_record_whose_spout_never_asks_holds_nothing_up(rig: Rig) -> None:
+    """Another bolt has sent its message to the dead letters: the spout waits for tuples that were held here."""
+    rig.send(1)
+    rig.it.record_failed(MessageTooLarge("Writing"))
+    assert rig.phase is CommitPhase.DOOMED
+    rig.it.poll()
+    rig.clock.advance(DOOMED_S - 0.1)
+    rig.it.poll()
+    assert rig.phase is CommitPhase.DOOMED
+    rig.clock.advance(0.2)
+    rig.it.poll()
+    assert rig.phase is CommitPhase.ABORTING and rig.steps.calls[-1] == "abort"
 
 
 def fence_in_transactions(rig: Rig, times: int, age_s: float) -> None:

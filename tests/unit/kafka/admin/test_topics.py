@@ -82,6 +82,7 @@ def test_a_place_in_a_partition_is_a_word_a_time_or_milliseconds() -> None:
     """Words, aware times, milliseconds; nothing else."""
     assert [topics.timestamp_of(spec) for spec in ("earliest", "latest", 5)] == [-2, -1, 5]  # type: ignore[arg-type]
     assert topics.timestamp_of(datetime.fromtimestamp(1.5, UTC)) == 1500
+    assert topics.timestamp_of(datetime.fromtimestamp(-0.001, UTC)) == 0, "-1 would be the end of the log"
     for spec in ("first", -3, True, None, datetime(2020, 1, 1)):
         with pytest.raises(BadInput):
             topics.timestamp_of(spec)  # type: ignore[arg-type]

@@ -15,6 +15,11 @@ ONE, TWO = ChosenTopics(("a",)), ChosenTopics(("a", "b"), several=True)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
+def test_a_time_before_1970_is_the_first_record_and_not_the_end() -> None:
+    """On the wire -1 ms is the end of the log, and everything would be passed over."""
+    assert place_of(datetime.fromtimestamp(-0.001, UTC)) == ReadPlace("timestamp", 0)
+
+
 @pytest.mark.parametrize(
     ("given", "place"),
     [
