@@ -15,6 +15,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
@@ -32,7 +33,7 @@ from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.user_errors import Complaints, exited
 from streamlet.runtime.worker.hang_watch import Hang, HangWatch, call_text, present_call, stack_of
-from streamlet.runtime.worker.log_lines import ABOUT, Place, at_work, line_now, prints
+from streamlet.runtime.worker.log_lines import ABOUT, Place, at_work, line_now, prints_of
 from streamlet.runtime.worker.loop import DRAINING, Trace, WorkerLoop
 from streamlet.runtime.worker.printed_lines import prints_told
 
@@ -295,4 +296,6 @@ class _CallWatch:
 
 def _prints(request: RunRequest, observer: Observer) -> contextlib.AbstractContextManager[None]:
     # The run's own thread alone: the others of this process, which shows the run, print no tuples' news.
-    return prints_told(observer.on_event, prints) if request.keeps_log else contextlib.nullcontext()
+    if not request.keeps_log:
+        return contextlib.nullcontext()
+    return prints_told(observer.on_event, partial(prints_of, threading.get_ident()))

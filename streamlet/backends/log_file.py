@@ -99,6 +99,7 @@ class LogFile:
 
     def _unavailable(self, why: str) -> LogUnavailable:
         self._refused = True
+        self._writer.end(self._file.close)
         return LogUnavailable(
             f"The log file {self._path} cannot be written: {why}. Name a file in a folder that exists and that you may "
             "write to (--log-file, or the setting streamlet.log.file). Nothing was started."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import re
 import signal
@@ -469,13 +470,56 @@ def test_a_run_that_names_no_number_leaves_a_core_to_the_broker(cores: int, work
 
 def test_runs_with_a_log_file_leave_no_thread_and_no_descriptor_behind(tmp_path: Path) -> None:
     """A notebook or a scheduler makes a thousand."""
-    counts = []
+    counts, before = [], {*threading.enumerate()}
     for _ in range(6):
         streamlet.run(Picking, backend="inline", settings={"streamlet.log.file": str(tmp_path / "log")})
         deadline = time.monotonic() + PATIENCE_S
-        while any(thread.name == "log-file" for thread in threading.enumerate()):
+        while {*threading.enumerate()} - before:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         counts.append(len(os.listdir("/proc/self/fd")))
     assert counts[1:] == counts[:1] * 5
     assert (tmp_path / "log").read_text().count("came to its end") == 6
+
+
+class Says(Bolt):
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.tag = conf["tag"]
+
+    def process(self, tup: Any) -> None:
+        self.logger.info("LOGGED by %s %d", self.tag, tup.values[0])
+        print(f"PRINTED by {self.tag} {tup.values[0]}")
+        WAITS[self.tag].wait(PATIENCE_S if tup.values[0] == 10 else 0)
+
+
+WAITS = {"first": threading.Event(), "second": threading.Event()}
+
+
+class Saying(Topology):
+    config = {"tag": ""}
+    numbers = Numbers.spec()
+    says = Says.spec(inputs=[numbers])
+
+
+def test_inline_runs_side_by_side_keep_their_lines_apart(tmp_path: Path) -> None:
+    """The first begins, the second begins, the first ends, the second ends: as two threads of a program may."""
+    out, level = sys.stdout, logging.getLogger("streamlet.component").level
+
+    def go(tag: str) -> None:
+        streamlet.run(Saying, backend="inline", settings={"tag": tag, "streamlet.log.file": str(tmp_path / tag)})
+
+    threads = {tag: threading.Thread(target=go, args=(tag,)) for tag in WAITS}
+    for tag, thread in threads.items():
+        thread.start()
+        deadline = time.monotonic() + PATIENCE_S
+        while not (tmp_path / tag).exists() or f"LOGGED by {tag} 10" not in (tmp_path / tag).read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    for tag, thread in threads.items():
+        WAITS[tag].set()
+        thread.join(PATIENCE_S)
+    for tag, other in (("first", "second"), ("second", "first")):
+        text = (tmp_path / tag).read_text()
+        assert f"by {other}" not in text
+        assert [text.count(f"{how} by {tag}") for how in ("LOGGED", "PRINTED")] == [20, 20]
+    assert sys.stdout is out and logging.getLogger("streamlet.component").level == level

@@ -55,9 +55,9 @@ def runs_a_loop() -> bool:
     return threading.get_ident() in _places
 
 
-def prints() -> bool:
-    """Tell whether what this thread writes now is print of a component."""
-    return runs_a_loop() and not getattr(_passed_on, "here", False)
+def prints_of(thread: int) -> bool:
+    """Tell whether this print is a component's, in that thread's loop."""
+    return threading.get_ident() == thread and runs_a_loop() and not getattr(_passed_on, "here", False)
 
 
 def origin_here(logger: str) -> Origin:
@@ -145,16 +145,33 @@ _passed_on = threading.local()
 """``here`` is true on a thread that writes a record to standard error which is a line of the log already."""
 
 
+_run_threads: list[int] = []
+"""Threads of this program that have called a run which keeps its lines."""
+
+_levels: list[int] = []
+"""The level of the components' loggers before each run that keeps its lines; the first is the program's."""
+
+_runs_change = threading.Lock()
+
+
 class _OfThisRun(logging.Handler):
     """Keeps those records of a program that are its run's."""
 
     def __init__(self, keep: Callable[[LogLine], None]) -> None:
         super().__init__()
         self._keep = keep
+        self._thread = threading.get_ident()
+
+    def _is_ours(self, record: logging.LogRecord) -> bool:
+        # Rule: what the thread of another run says is that run's. Of a thread that belongs to none nobody knows.
+        here = threading.get_ident()
+        if hasattr(record, SHOWN) or (here != self._thread and here in _run_threads):
+            return False
+        return runs_a_loop() or record.name.partition(".")[0] == "streamlet"
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            if not hasattr(record, SHOWN) and (runs_a_loop() or record.name.partition(".")[0] == "streamlet"):
+            if self._is_ours(record):
                 self._keep(line_of(record))
         except Exception:  # noqa: BLE001 - as in _Shown.emit
             self.handleError(record)
@@ -180,14 +197,20 @@ class _OfThisRun(logging.Handler):
 def run_kept(keep: Callable[[LogLine], None]) -> Iterator[None]:
     """Pass a run's lines, out of a program's, to ``keep`` while entered."""
     # Levels are the program's own, but for components: what they say at INFO belongs into a file of theirs.
-    components = logging.getLogger(COMPONENT_LOGGER)
-    level = components.level
+    components, thread = logging.getLogger(COMPONENT_LOGGER), threading.get_ident()
     with attached([(logging.getLogger(), _OfThisRun(keep))]):
-        components.setLevel(level or logging.INFO)
+        with _runs_change:
+            _run_threads.append(thread)
+            _levels.append(_levels[0] if _levels else components.level)
+            components.setLevel(_levels[0] or logging.INFO)
         try:
             yield
         finally:
-            components.setLevel(level)
+            with _runs_change:  # runs end in any order: the last one puts the level back
+                _run_threads.remove(thread)
+                level = _levels.pop()
+                if not _levels:
+                    components.setLevel(level)
 
 
 def keep_shown() -> None:

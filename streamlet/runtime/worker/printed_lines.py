@@ -34,8 +34,12 @@ class PrintedLines(io.TextIOBase):
     ) -> None:
         self._tell = tell
         self._logger = f"{_LOGGER}{name}"
-        self._under = under
+        self.under = under
         self._wanted = wanted
+        self.thread = threading.get_ident()
+        """The one whose run it is for."""
+        self.over = False
+        """Whether that run has ended, and another one's stream stands on it."""
         self._rests = threading.local()
         """Of each thread the text since its last line end: lines of two threads do not mix."""
 
@@ -43,9 +47,9 @@ class PrintedLines(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        if self._under is not None:
-            self._under.write(text)
-        if not self._wanted():
+        if self.under is not None:
+            self.under.write(text)
+        if self.over or not self._wanted():
             return len(text)
         *lines, rest = (self._rest + text).split("\n")
         if len(rest) > LONGEST:  # a program that never ends a line must not fill the memory
@@ -57,8 +61,8 @@ class PrintedLines(io.TextIOBase):
 
     def flush(self) -> None:
         # The line that was begun stays: a program that prints dots would get a line for each.
-        if self._under is not None and not self.closed:
-            self._under.flush()
+        if self.under is not None and not self.closed:
+            self.under.flush()
 
     def end_line(self) -> None:
         """Tell a line that this thread has begun and not ended."""
@@ -78,26 +82,26 @@ class PrintedLines(io.TextIOBase):
 
     def _say(self, text: str) -> None:
         line = line_now("info", text, self._logger)
-        self._tell(line._replace(printed=self._under is not None))
+        self._tell(line._replace(printed=self.under is not None))
 
     # What programs ask of a standard stream besides: its descriptor, its bytes, whether it is a terminal. Named one by
     # one, since TextIOBase has answers of its own that would come first.
     def fileno(self) -> int:
-        return super().fileno() if self._under is None else self._under.fileno()
+        return super().fileno() if self.under is None else self.under.fileno()
 
     def isatty(self) -> bool:
-        return self._under is not None and self._under.isatty()
+        return self.under is not None and self.under.isatty()
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # a property where typeshed has a variable
-        return "utf-8" if self._under is None else self._under.encoding
+        return "utf-8" if self.under is None else self.under.encoding
 
     @property
     def errors(self) -> str | None:  # type: ignore[override]  # as ``encoding``
-        return "backslashreplace" if self._under is None else self._under.errors
+        return "backslashreplace" if self.under is None else self.under.errors
 
     def __getattr__(self, name: str) -> Any:
-        under = self.__dict__.get("_under")
+        under = self.__dict__.get("under")
         if under is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(under, name)
@@ -107,12 +111,13 @@ class PrintedLines(io.TextIOBase):
 def prints_told(tell: Tell, wanted: Callable[[], bool] = lambda: True) -> Iterator[None]:
     """Tell the lines of both standard streams while entered; they stand there too.
 
-    A stream that tells its lines already is left alone.
+    A stream that tells its lines already to this thread's run is left alone; one for another run's gets them too, and
+    ``wanted`` says whose they are.
     """
     with contextlib.ExitStack() as undo:
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
-            if stream is None or isinstance(stream, PrintedLines):
+            if stream is None or (isinstance(stream, PrintedLines) and stream.thread == threading.get_ident()):
                 continue
             lines = PrintedLines(tell, name, stream, wanted)
             setattr(sys, name, lines)
@@ -122,5 +127,9 @@ def prints_told(tell: Tell, wanted: Callable[[], bool] = lambda: True) -> Iterat
 
 def _put_back(name: str, lines: PrintedLines, stream: TextIO) -> None:
     lines.end_line()
+    lines.over = True
     if getattr(sys, name) is lines:
+        while isinstance(stream, PrintedLines) and stream.over:  # runs that began before and ended meanwhile
+            assert stream.under is not None
+            stream = stream.under
         setattr(sys, name, stream)

@@ -22,7 +22,7 @@ from streamlet.runtime.worker.log_lines import (
     line_of,
     logs_shown,
     origin_here,
-    prints,
+    prints_of,
     run_kept,
     runs_a_loop,
     shown_text,
@@ -79,9 +79,9 @@ def test_of_two_tasks_of_a_component_none_is_guessed(page: InHand) -> None:
 
 def test_only_the_thread_of_a_loop_runs_one(page: InHand) -> None:
     with at_work(Place(page.words, {}, 0, 1)):
-        assert runs_a_loop() and prints()
+        assert runs_a_loop() and prints_of(threading.get_ident()) and not prints_of(1)
         assert not on_another_thread(runs_a_loop)
-    assert not runs_a_loop() and not prints()
+    assert not runs_a_loop() and not prints_of(threading.get_ident())
 
 
 def record(message: str = "%s lines", *args: Any, **more: Any) -> logging.LogRecord:
