@@ -258,3 +258,55 @@ def test_what_a_worker_without_a_word_held_untracked_is_numbered_by_what_outlive
     assert failed.value.exit_status == 1 and not failed.value.result.drained
     rows = {row.name: row for row in failed.value.result.status.components}
     assert rows["stuck"].lost == failed.value.result.left["stuck"] > 0
+
+
+POOL = """
+import time
+from pathlib import Path
+from streamlet import ReliableSpout, ThreadedBolt, Topology
+
+COUNT = 300
+FOLDER = Path(__file__).parent
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    max_fails = 0
+    answers_for_failures = True
+    n = 0
+    sent = set()
+    def next_tuple(self):
+        self.n = min(COUNT, self.n + 1)
+        if self.n not in self.sent:
+            self.sent.add(self.n)
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == COUNT and not self.has_unfinished()
+    def given_up(self, tup_id, values, fails):
+        (FOLDER / "given_up").open("a").write(f"{tup_id}\\n")
+
+class Pool(ThreadedBolt):
+    threads = 4
+    def process(self, tup):
+        if 100 <= tup.values[0] < 104:
+            time.sleep(9)
+        with (FOLDER / "entered").open("a") as entered:
+            entered.write(f"{tup.values[0]}\\n")
+
+class Pooled(Topology):
+    config = {"topology.message.timeout.secs": 3, "streamlet.task.hang.secs": 1}
+    numbers = Numbers.spec()
+    pool = Pool.spec(inputs=[numbers])
+"""
+
+
+def test_what_waits_for_the_threads_of_a_pool_that_hangs_is_not_given_up(tmp_path: Path) -> None:
+    """All four threads are in a call for longer than the time-out: those of the calls alone have taken too long."""
+    file = tmp_path / "pooled.py"
+    file.write_text(POOL)
+    topology = load_topology(file, "Pooled")
+    settings = resolve(topology.config, {"streamlet.until.caught.up": True})
+    request = RunRequest(topology, settings, file=file, attribute="Pooled", until_caught_up=True)
+    result = ProcessesBackend().run(request, Watcher(), Stop())
+    assert result.reason == "caught_up"
+    assert sorted(map(int, (tmp_path / "given_up").read_text().split())) == [100, 101, 102, 103]
+    assert sorted(map(int, (tmp_path / "entered").read_text().split())) == [*range(1, 301)]

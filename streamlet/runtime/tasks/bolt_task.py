@@ -25,6 +25,7 @@ from streamlet.components.columns import Columns
 from streamlet.components.spout import FailureCause
 from streamlet.components.tuples import ACKED, OPEN, Tuple, TupleId, tick_tuple, tuple_of
 from streamlet.model.delivery import EPOCH_STREAMS
+from streamlet.model.stream import DEFAULT_STREAM
 from streamlet.runtime.tasks import settling
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, Pick, StreamRoutes, Work
 from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
@@ -311,6 +312,7 @@ class BoltTask:
     ) -> None:
         copied = [self.calls.row(self.emitter, row, stream, None, False) for row in rows]
         given = _given_anchors(anchors)
+        self._refuse_settled(given, stream or DEFAULT_STREAM)
 
         def emit_all() -> None:
             for row in copied:
@@ -330,12 +332,17 @@ class BoltTask:
             anchors = tuple(one if isinstance(one, Batch) else tuple_of(one) for one in given)
         if self._splits:
             self._named_anchors += anchors
+        self._refuse_settled(anchors, routes.name)
+        return anchors
+
+    def _refuse_settled(self, anchors: Iterable[Tuple | Batch], stream: str) -> None:
+        """Raise BadEmit for an anchor whose tree is over. Any thread."""
         if any(anchor.state != OPEN and anchor.root for anchor in anchors):
             raise BadEmit(
-                f"{self.emitter.component} emitted on stream {routes.name!r} with an anchor that was already acked "
-                "or failed: its tree could never complete. Emit before you ack, or emit with anchors=[]."
+                f"{self.emitter.component} emitted on stream {stream!r} with an anchor that was already acked or "
+                "failed: its tree could never complete. Emit before you ack, or emit with anchors=[]. Where a thread "
+                "emits after process has returned, set auto_ack = False and ack the tuple then."
             )
-        return anchors
 
     def _send(
         self, values: list[Any], routes: StreamRoutes, anchors: Sequence[Tuple | Batch], direct_task: int | None
@@ -374,6 +381,7 @@ class BoltTask:
         """
         row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
         given = _given_anchors(anchors)
+        self._refuse_settled(given, stream or DEFAULT_STREAM)
         act = partial(self._emit_handed_over, row, stream, given, direct_task)
         self.calls.put(act, "emit", [row], tracked=_are_tracked(given))
         return None
@@ -384,7 +392,10 @@ class BoltTask:
         try:
             self.emit_anywhere(row, stream, anchors, direct_task)
         except BadEmit as error:  # an anchor was acked meanwhile
+            # Rule: what was taken from a thread is processed, or counted: the call has returned, and nobody else knows
+            # that this row is gone.
             self.stats.errors += 1
+            self._give_up(1)
             self.report(error, anchors[0] if anchors else None, None)
 
     def _put(self, box: Outbox, stream: str, values: list[Any], anchors: Sequence[Tuple | Batch]) -> None:
@@ -911,6 +922,7 @@ class BoltTask:
         """Give the bolt its tick. It anchors emitted tuples to nothing. ``early``: it comes before its time."""
         if self.ended_run:
             return
+        before = self._failures
         try:
             if early:
                 self.bolt.expect_early_tick()
@@ -923,6 +935,9 @@ class BoltTask:
             # What a tick was to do is in no tree. Where its tuples fail by it, their spouts do what is to be done.
             self.stats.tick_failed = int(not isinstance(error, BatchFailed))
             self.stats.tick_errors += self.stats.tick_failed
+            if isinstance(error, BatchFailed):  # its tuples were failed for what it raised, not by themselves
+                self._failures_raised += self._failures - before
+                self._last_error = error.__cause__ or error
             self.report(error, None, self.bolt.process_tick)
             self._end_run(error, self.bolt.process_tick)
         if self._at_limit:  # it may fail there what it has collected

@@ -64,6 +64,8 @@ class HeldTuples:
         """Tuples that threads work on, and since when. Any thread; never gone through but in one call."""
         self._knows_begun = False
         """Whether the bolt says when work on a tuple begins."""
+        self._over: dict[Tuple, None] = {}
+        """Tuples that no thread works on any more, though they are held. Any thread."""
         self._full_since: float | None = None
         self._full_s = 0.0
 
@@ -111,6 +113,7 @@ class HeldTuples:
     def let_go(self, tup: Tuple) -> float | None:
         """Forget a tuple that is held no longer; return since when it was, None if it was not."""
         self.begun.pop(tup, None)
+        self._over.pop(tup, None)
         since = self.given.pop(tup, None)
         if since is not None and not tup.root:
             self.untracked -= 1
@@ -132,7 +135,18 @@ class HeldTuples:
 
     def ends(self, tup: Tuple) -> None:
         """Note that a held tuple is worked on no longer. Any thread."""
+        self._over[tup] = None
         self.begun.pop(tup, None)
+
+    def waiting(self) -> list[Tuple]:
+        """Return the tuples that wait for a thread; none where the bolt does not say when work begins."""
+        # Rule: what waits in a pool is queued, as what waits before it. Behind calls that hang it would time out, and
+        # be charged a try, though no user's code has seen it.
+        if not self._knows_begun:
+            return []
+        for tup in [tup for tup in [*self._over] if tup not in self.given]:
+            self._over.pop(tup, None)
+        return [tup for tup in [*self.given] if tup not in self.begun and tup not in self._over]
 
     def at_work_since(self, tup: Tuple) -> float:
         """Return when work on a held tuple began; when it was given, if unknown."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from streamlet.base.clock import Clock
 from streamlet.base.notices import Notices
+from streamlet.components.tuples import Tuple
 from streamlet.model.plan import Plan
 from streamlet.runtime.links.links import Departures, Links
 from streamlet.runtime.tasks.bolt_task import BoltTask
@@ -203,8 +204,8 @@ class QueueCensus:
             for batch in live.run.held.batches if isinstance(live.run, BoltTask) else ():
                 waiting |= dict.fromkeys(_older(batch.multi, batch.roots, bounds), task_id)
             # Rule: what a bolt holds while emits of its threads wait for room is queued, and not forgotten. Its readers
-            # are slow; timed out, it would be emitted again, behind itself.
-            for tup in live.run.held.given if isinstance(live.run, BoltTask) and live.run.calls.is_full else ():
+            # are slow; timed out, it would be emitted again, behind itself. So is what waits for one of its threads.
+            for tup in _queued_in(live.run) if isinstance(live.run, BoltTask) else ():
                 roots = [root for root, _ in tup.anchors] if tup.anchors else [tup.root]
                 waiting |= dict.fromkeys(_older(False, roots, bounds), task_id)
         leaving = 0  # nobody here knows how long their tasks will take
@@ -286,6 +287,11 @@ class QueueCensus:
         assert isinstance(live.run, BoltTask)
         taken_s = live.run.taken_s(self._shared.clock.monotonic())
         return pace.measured(live.run.stats.executed, taken_s, max(1, live.run.held.most))
+
+
+def _queued_in(bolt: BoltTask) -> Iterable[Tuple]:
+    """Return the tuples that a bolt holds and that count as queued."""
+    return bolt.held.given if bolt.calls.is_full else bolt.held.waiting()
 
 
 def _older(multi: bool, roots: Iterable[Any], bounds: Mapping[int, int]) -> Iterator[int]:

@@ -11,7 +11,7 @@ from streamlet import BatchingBolt, Bolt, TicklessBatchingBolt, Topology, Tuple
 from streamlet.base.clock import ManualClock
 from streamlet.components.batching import BatchFailed
 from streamlet.model.validate import validate
-from streamlet.runtime.tasks.user_errors import Complaints
+from streamlet.runtime.tasks.user_errors import Complaints, EveryTupleFailed
 from streamlet.testing import BoltTester, TopologyTester
 from tests.unit.model.test_validate import Lines
 from tests.unit.runtime.tasks.bolt_rig import Rig
@@ -325,3 +325,20 @@ def test_anchors_are_the_batch_unless_the_class_says_otherwise(anchored: bool) -
     with TopologyTester(Batches, {"words": ["a"]}) as tester:
         tester.advance(1.5)
         assert tester.open_trees == int(anchored)
+
+
+def test_a_batch_that_raises_at_first_and_always_ends_the_run_with_what_it_raised() -> None:
+    """It was said to have failed its tuples by itself, and to have raised nothing."""
+
+    class Broken(BatchingBolt):
+        config = TICKS
+
+        def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+            raise KeyError("a slip")
+
+    rig = Rig(broken := Broken())
+    vars(broken).update(component_name="bolt", task_id=1)
+    rig.task._failures_allowed = 2
+    rig.run((7, [1]), (8, [2]), (9, [3]))
+    with pytest.raises(EveryTupleFailed, match=r"raised on each of its first 2 tuples, the last time KeyError.*a slip"):
+        rig.task.tick(1.0)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from streamlet.base.errors import BadEmit
 from streamlet.components.batch import Batch
 from streamlet.components.batching import BatchFailed
 from streamlet.components.spout import FailureCause
+from streamlet.components.tuples import ACKED, OPEN
 from streamlet.runtime.tasks.emitter import Run, Work
 from streamlet.runtime.tasks.user_errors import ComponentFailed
 from streamlet.tracking.roots import first_root
@@ -605,3 +607,34 @@ def test_a_tick_that_raised_counts_until_one_does_its_work() -> None:
         rig.task.tick(1.0)
         seen.append((rig.task.stats.tick_errors, rig.task.stats.tick_failed))
     assert seen == [(1, 1), (2, 1), (2, 0), (2, 0)]
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_an_emit_of_a_thread_for_a_tuple_that_is_settled_is_refused_there_or_counted(many: bool) -> None:
+    """The loop dropped it, after the call had returned: the run ended well without it."""
+    kept: list[Tuple] = []
+    rig = Rig(bolt(lambda self, tup: kept.append(tup)))
+    rig.run((7, [1]))
+    calls: list[Callable[[], None]] = []
+    rig.task.calls = SimpleNamespace(  # type: ignore[assignment]  # those of another thread
+        here=lambda: False,
+        row=lambda emitter, values, *rest: [*values],
+        put=lambda act, *rest, **named: calls.append(act),
+    )
+
+    def emit() -> None:
+        if many:
+            rig.task.emit_many([[1], [2]], anchors=kept)
+        else:
+            rig.task.emit_anywhere([1], anchors=kept)
+
+    with pytest.raises(BadEmit, match="already acked or failed"):
+        emit()
+    kept[0].state = OPEN
+    emit()
+    kept[0].state = ACKED
+    rig.task.calls.here = lambda: True
+    for act in calls:
+        act()
+    assert rig.task.stats.given_up == rig.task.stats.unreplayed == (2 if many else 1)
+    assert rig.emitted() == []

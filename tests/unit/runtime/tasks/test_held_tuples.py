@@ -129,3 +129,20 @@ def test_untracked_tuples_that_nobody_keeps_do_not_fill_the_memory() -> None:
             held.add(tup(0), 1.0)
         held.forget_unreachable(1.0)
         assert 100 <= held.untracked < 100 + 2 * SWEEP_AT
+
+
+def test_what_waits_for_a_thread_is_neither_begun_nor_over() -> None:
+    """Without a word of when work begins nobody knows of it: then nothing is said to wait."""
+    held, tuples = HeldTuples(), [tup(n) for n in range(1, 5)]
+    for one in tuples:
+        held.add(one, 1.0)
+    assert held.waiting() == []
+    begun, over, settled, waits = tuples
+    for one in (begun, over, settled):
+        held.begins(one, 2.0)
+    held.ends(over)
+    held.ends(settled)
+    held.let_go(settled)
+    assert held.waiting() == [waits]
+    held.ends(settled)
+    assert held.waiting() == [waits] and not held._over.keys() - {over}, "what is held no more is forgotten"
