@@ -53,9 +53,9 @@ class Backlog(Generic[T]):
         self._line_bytes -= line_bytes
         return item
 
-    def take_left_out(self) -> int:
-        """Return the number of lines left out, once nothing waits."""
-        if self._waiting:
+    def take_left_out(self, now: bool = False) -> int:
+        """Return the number of lines left out, once nothing waits. ``now``: whatever waits."""
+        if self._waiting and not now:
             return 0
         count, self._left_out = self._left_out, 0
         return count

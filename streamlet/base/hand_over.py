@@ -39,6 +39,10 @@ class HandOver:
         with self._lock:
             if self._ends:
                 return
+            # Rule: lines that are missing are told in their place. Nothing may follow the result of a run.
+            is_news = not line_bytes and replaces is None
+            if is_news and (count := self._backlog.take_left_out(now=True)):
+                self._backlog.put(lambda: self._left_out(count))
             self._backlog.put(act, replaces, line_bytes)
         # One token wakes the thread for everything that stands there by then.
         if self._given.empty():

@@ -90,3 +90,18 @@ def test_an_end_makes_a_last_call_and_ends_the_thread_and_takes_no_more() -> Non
     hand_over.give(lambda: made.append("too late"))
     hand_over._thread.join(PATIENCE_S)
     assert not hand_over._thread.is_alive() and made == ["one", "last"]
+
+
+def test_lines_that_found_no_room_are_told_before_what_comes_after_them() -> None:
+    """The count stood behind the result of a run, which is its last line."""
+    told: list[str] = []
+    may_go = threading.Event()
+    hand_over = HandOver("in-order", lambda count: told.append(f"{count} left out"), lambda error: None)
+    hand_over.give(lambda: bool(may_go.wait(PATIENCE_S)))
+    hand_over.give(lambda: told.append("line"), line_bytes=LINE_BYTES)
+    for _ in range(3):
+        hand_over.give(lambda: told.append("no room"), line_bytes=1)
+    hand_over.give(lambda: told.append("result"))
+    may_go.set()
+    assert hand_over.finish(lambda done: done.wait(PATIENCE_S))
+    assert told == ["line", "3 left out", "result"]
