@@ -66,7 +66,7 @@ class ConcurrentBolt(Bolt):
         give = functools.update_wrapper(functools.partial(pool.give), self.process)
         end = functools.update_wrapper(functools.partial(pool.end, self.cleanup), self.cleanup)
         own = {"initialize": begin, "process": give, "cleanup": end, "where_held": pool.where}
-        vars(self).update(anchored_emits(port, pool.at_work), **own)
+        vars(self).update(anchored_emits(port, pool.at_work), **own, blocks_held=pool.blocker)
 
 
 class ThreadedBolt(ConcurrentBolt):
@@ -160,6 +160,10 @@ class _Pool:
         """Return where the call for a tuple stands; empty: it has not begun."""
         raise NotImplementedError
 
+    def blocker(self) -> Tuple | None:
+        """Return the tuple whose call holds up all others; None: none does."""
+        return None
+
     def close(self) -> None:
         """End what tuples are processed on."""
         raise NotImplementedError
@@ -242,7 +246,7 @@ class _Loop(_Pool):
 
         super().begin(initialize, conf, context)
         self._loop = asyncio.new_event_loop()
-        self._ends = False
+        self._ends = self._asked = False
         self._running: dict[Tuple, asyncio.Task[None]] = {}
         name = f"{context.component_name}-asyncio"
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
@@ -314,6 +318,18 @@ class _Loop(_Pool):
             frames.append((frame, frame.f_lineno))
             awaited = awaited.cr_await
         return [*StackSummary.extract(iter(frames))]
+
+    def blocker(self) -> Tuple | None:
+        # Rule: a loop that has answered nothing since the last question is held up by the coroutine that it runs. The
+        # others wait for the loop, however long ago they began.
+        blocked, self._asked = self._asked, True
+        with contextlib.suppress(RuntimeError):  # it is closed
+            self._loop.call_soon_threadsafe(self._answers)
+        running = [tup for tup, task in [*self._running.items()] if getattr(task.get_coro(), "cr_running", False)]
+        return running[0] if blocked and running else None
+
+    def _answers(self) -> None:
+        self._asked = False
 
     def close(self) -> None:
         import asyncio

@@ -133,6 +133,13 @@ class Bolt(Component):
         """Return where its own threads stand with a tuple; empty: nobody knows."""
         return []
 
+    def blocks_held(self) -> Tuple | None:
+        """Return the tuple whose call holds up all others; None: none does.
+
+        Asked now and then: it has held them up since the last question.
+        """
+        return None
+
     def on_timer(self) -> None:
         """Do upkeep, each ``timer_interval_s``, also in a drain."""
 

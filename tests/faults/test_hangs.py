@@ -261,9 +261,9 @@ def test_what_a_worker_without_a_word_held_untracked_is_numbered_by_what_outlive
 
 
 POOL = """
-import time
+import asyncio, time
 from pathlib import Path
-from streamlet import ReliableSpout, ThreadedBolt, Topology
+from streamlet import AsyncBolt, ReliableSpout, ThreadedBolt, Topology
 
 COUNT = 300
 FOLDER = Path(__file__).parent
@@ -292,21 +292,45 @@ class Pool(ThreadedBolt):
         with (FOLDER / "entered").open("a") as entered:
             entered.write(f"{tup.values[0]}\\n")
 
+class Loop(AsyncBolt):
+    async def process(self, tup):
+        await asyncio.sleep(0.01)
+        if tup.values[0] == 100:
+            time.sleep(9)
+        with (FOLDER / "entered").open("a") as entered:
+            entered.write(f"{tup.values[0]}\\n")
+
 class Pooled(Topology):
     config = {"topology.message.timeout.secs": 3, "streamlet.task.hang.secs": 1}
     numbers = Numbers.spec()
     pool = Pool.spec(inputs=[numbers])
+
+class Looped(Topology):
+    config = Pooled.config
+    numbers = Numbers.spec()
+    loop = Loop.spec(inputs=[numbers])
 """
 
 
-def test_what_waits_for_the_threads_of_a_pool_that_hangs_is_not_given_up(tmp_path: Path) -> None:
-    """All four threads are in a call for longer than the time-out: those of the calls alone have taken too long."""
-    file = tmp_path / "pooled.py"
+@pytest.mark.parametrize(
+    ("topology", "slow", "said"),
+    [
+        ("Pooled", [100, 101, 102, 103], "a tuple from numbers, [10"),
+        ("Looped", [100], "[100], outside of the loop. It holds"),
+    ],
+)
+def test_what_waits_for_the_threads_of_a_pool_that_hangs_is_not_given_up(
+    topology: str, slow: list[int], said: str, tmp_path: Path
+) -> None:
+    """All threads, or the loop, are in calls for longer than the time-out: those of the calls alone took too long."""
+    file = tmp_path / f"{topology.lower()}.py"
     file.write_text(POOL)
-    topology = load_topology(file, "Pooled")
-    settings = resolve(topology.config, {"streamlet.until.caught.up": True})
-    request = RunRequest(topology, settings, file=file, attribute="Pooled", until_caught_up=True)
-    result = ProcessesBackend().run(request, Watcher(), Stop())
+    loaded, seen = load_topology(file, topology), Watcher()
+    settings = resolve(loaded.config, {"streamlet.until.caught.up": True})
+    request = RunRequest(loaded, settings, file=file, attribute=topology, until_caught_up=True)
+    result = ProcessesBackend().run(request, seen, Stop())
     assert result.reason == "caught_up"
-    assert sorted(map(int, (tmp_path / "given_up").read_text().split())) == [100, 101, 102, 103]
+    assert sorted(map(int, (tmp_path / "given_up").read_text().split())) == slow
     assert sorted(map(int, (tmp_path / "entered").read_text().split())) == [*range(1, 301)]
+    (named, *_) = [text for text in seen.texts if "has been at work for" in text]
+    assert said in named

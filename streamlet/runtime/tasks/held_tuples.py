@@ -64,6 +64,8 @@ class HeldTuples:
         """Tuples that threads work on, and since when. Any thread; never gone through but in one call."""
         self._knows_begun = False
         """Whether the bolt says when work on a tuple begins."""
+        self._blocker: Tuple | None = None
+        """The tuple whose call holds up all others of the bolt."""
         self._over: dict[Tuple, None] = {}
         """Tuples that no thread works on any more, though they are held. Any thread."""
         self._full_since: float | None = None
@@ -146,7 +148,23 @@ class HeldTuples:
             return []
         for tup in [tup for tup in [*self._over] if tup not in self.given]:
             self._over.pop(tup, None)
-        return [tup for tup in [*self.given] if tup not in self.begun and tup not in self._over]
+        at_work = self.begun if self._blocker is None else (self._blocker,)
+        return [tup for tup in [*self.given] if tup not in at_work and tup not in self._over]
+
+    def is_blocked_by(self, tup: Tuple) -> bool:
+        """Tell whether this tuple's call holds up all others."""
+        return tup is self._blocker
+
+    def note_blocker(self, blocker: Tuple | None, now: float) -> None:
+        """Note which call holds up all others, if one does."""
+        before, self._blocker = self._blocker, blocker
+        if before is None or blocker is before:
+            return
+        # Rule: for those that a call has held up, work begins when it goes on again. They would time out at once.
+        for tup in [tup for tup in [*self.begun] if tup is not before and tup is not blocker]:
+            self.begun[tup] = now
+            if tup in self._over or tup not in self.given:  # it ended meanwhile, on its thread
+                self.begun.pop(tup, None)
 
     def at_work_since(self, tup: Tuple) -> float:
         """Return when work on a held tuple began; when it was given, if unknown."""

@@ -42,7 +42,7 @@ from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.untracked_counts import UntrackedCounts
 from streamlet.runtime.tasks.user_errors import ComponentFailed, behind, could_not_close, could_not_start, exited
 from streamlet.runtime.worker.back_pressure import BackPressure
-from streamlet.runtime.worker.held_watch import HeldWatch
+from streamlet.runtime.worker.held_watch import LOOKS, HeldWatch
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.timers import Timers
@@ -284,7 +284,7 @@ class WorkerLoop:
         limit_s = self.shared.conf["streamlet.task.hang.secs"]
         if answering:
             watch = self._held_watch = HeldWatch(answering, limit_s, self.shared.tell)
-            self.timers.every(limit_s / 4, lambda: watch.look(self.clock.monotonic()), now)
+            self.timers.every(limit_s / LOOKS, lambda: watch.look(self.clock.monotonic()), now)
 
     def held_too_long(self) -> list[dict[str, Any]]:
         """Return the tuples that bolts work on elsewhere for too long. Any thread."""

@@ -407,6 +407,31 @@ def test_a_tuple_that_waits_for_a_thread_is_not_yet_at_work(kind: type[Any]) -> 
         settled(test, 2)
 
 
+def test_a_coroutine_that_blocks_its_loop_is_told_from_those_that_wait_for_it() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    class Blocks(AsyncBolt):
+        async def process(self, tup: Tuple) -> None:
+            await asyncio.sleep(0.01)
+            if tup.values[0] == "bad":
+                entered.set()
+                leave.wait(20)
+
+    with BoltTester(Blocks) as test:
+        assert test.bolt.blocks_held() is None
+        test.give("a", "bad", "b")
+        assert entered.wait(20)
+        test.bolt.blocks_held()
+        blocker = test.bolt.blocks_held()
+        assert blocker is not None and blocker.values == ["bad"]
+        leave.set()
+        test.wait()
+        deadline = time.monotonic() + 20
+        while test.bolt.blocks_held() is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
 def test_a_coroutine_that_blocks_its_loop_is_found_at_the_users_line() -> None:
     entered, leave = threading.Event(), threading.Event()
 

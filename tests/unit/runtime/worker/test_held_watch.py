@@ -63,3 +63,25 @@ def test_a_bolt_is_stuck_once_none_of_its_calls_goes_on_while_others_wait() -> N
     task.held.let_go(second)
     watch.look(38.0)
     assert watch.stuck is None, "nobody waits"
+
+
+def test_the_call_that_holds_up_all_others_is_named_and_not_the_oldest() -> None:
+    """A coroutine that blocks its loop: the others are in an await, and began before it."""
+    told: list[str] = []
+    task = Rig(Asks()).task
+    watch = HeldWatch([task], 8.0, lambda level, text, component, number: told.append(text))
+    innocent, guilty = Tuple(["b"], "lines", "s", 1, 7), Tuple(["a"], "lines", "s", 1, 8)
+    task.held.given.update({innocent: 0.0, guilty: 0.0})
+    task.held.begins(innocent, 1.0)
+    task.held.begins(guilty, 3.0)
+    vars(task.bolt)["blocks_held"] = lambda: guilty
+    for now in (4.0, 6.0, 8.0, 10.0):
+        watch.look(now)
+    assert told == [] and watch.stuck is None and task.held.waiting() == [innocent]
+    watch.look(11.0)
+    assert "for 8 s on a tuple from lines, ['a']" in told[0] and "holds up the bolt's asyncio loop" in told[0]
+    assert watch.stuck == (task.task_id, guilty, 3.0)
+    vars(task.bolt)["blocks_held"] = lambda: None
+    watch.look(12.0)
+    assert task.held.waiting() == [] and task.held.at_work_since(innocent) == 12.0, "its work begins again"
+    assert task.held.at_work_since(guilty) == 3.0
