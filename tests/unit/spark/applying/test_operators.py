@@ -264,8 +264,14 @@ def test_a_batch_that_raised_with_auto_fail_off_has_failed_and_those_that_wait_h
         outputs = ["word", "n"]
         auto_fail = False
 
+        def process(self, tup: Tuple) -> None:
+            if self._batches:
+                self.waits = tup
+            else:
+                super().process(tup)
+
         def process_batch(self, key: Any, tups: list[Tuple]) -> None:  # type: ignore[override]
-            self._batches["later"] = [tups.pop()]
+            self._batches["later"] = [self.waits]
             raise ValueError("no")
 
     store = Store(keyed(Groups, **{"topology.tick.tuple.freq.secs": 1}), "skip")
