@@ -122,13 +122,14 @@ def make_topic(topic_name: Callable[[], str]) -> Callable[..., str]:
         from tests.replicas import await_known
 
         name = topic_name()
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         # Rule: without settings of its own a topic keeps records of any age. Tests write some of years ago, and each
         # five minutes a broker removes such.
         kept = {"retention.ms": "-1"} if configs is None else configs
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=kept)
         deadline = time.monotonic() + PATIENCE_S
         while True:
+            # A new one for each try: one that has found a controller goes on asking it after that has moved.
+            admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
             try:
                 admin.create_topics([topic], operation_timeout=20)[name].result(30)
                 break
