@@ -193,6 +193,6 @@ def _environment() -> dict[str, str]:
 
 def _exit_text(returncode: int) -> str:
     if returncode < 0:
-        known = signal.Signals.__members__.values()  # of the real-time signals the first and the last alone
-        return f"was killed by {next((each.name for each in known if each == -returncode), f'signal {-returncode}')}"
+        names = {each.value: each.name for each in signal.Signals}  # of real-time signals the first and the last alone
+        return f"was killed by {names.get(-returncode, f'signal {-returncode}')}"
     return f"ended with status {returncode}"

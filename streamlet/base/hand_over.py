@@ -62,8 +62,8 @@ class HandOver:
 
     def end(self, last: Act) -> None:
         """Have a last call made, and the thread end. Later ones are dropped."""
-        self.give(last)
-        with self._lock:
+        with self._lock:  # at once: a call that came in between would be made after the last one
+            self.give(last)
             self._ends = True
         self._given.put(None)
 

@@ -122,7 +122,7 @@ class ReliableSpout(Spout):
             super().fail_many(tup_ids)
         finally:
             self._failing = frozenset()
-            # A `fail` of the user's may have dropped some from what is kept: nobody emits those again.
+            # The user's `fail` may have dropped messages: nobody emits those again.
             self._waiting.difference_update([tup_id for tup_id in tup_ids if tup_id not in self.unacked_tuples])
 
     def _emitted_again(self, tup_id: Hashable, values: list[Any]) -> None:

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from streamlet.base.errors import BadInput, SettingError
@@ -616,28 +617,30 @@ def travel_problems(config: Mapping[Any, Any]) -> Iterator[Finding]:
         if key not in SETTINGS and (fault := _fault_of(value)):
             yield (
                 f"config has a value for {key!r} that cannot travel to workers: {fault}.",
-                "It may hold None, bool, int of at most 64 bits, float, str, bytes, and lists, tuples and dicts of "
-                "these (keys: all but lists, tuples and dicts). Make anything else of it in initialize.",
+                "It may hold None, bool, int of at most 64 bits, float, str, bytes, aware datetime, and lists, tuples "
+                "and dicts of these (keys: all but lists, tuples and dicts). Make anything else of it in initialize.",
             )
 
 
 def _fault_of(value: Any, depth: int = 0) -> str:
     """Return why a setting of a user's own cannot be sent; empty if it can."""
-    kind = type(value)
-    if value is None or kind in (bool, float, str, bytes):
+    # By isinstance, as the wire takes them: an IntEnum or an OrderedDict travels as the plain form of its value.
+    if value is None or isinstance(value, (float, str, bytes, bytearray)):
         return ""
-    if kind is int:
+    if isinstance(value, int):
         return "" if -(1 << 63) <= value < 1 << 64 else f"an int of {value.bit_length()} bits"
+    if isinstance(value, datetime):
+        return "" if value.tzinfo is not None else f"{value!r} has no time zone"
     if depth > MOST_NESTED:
         return f"it is nested more than {MOST_NESTED} deep, or contains itself"
     if isinstance(value, (list, tuple)):
         return next(filter(None, (_fault_of(item, depth + 1) for item in value)), "")
-    if kind is dict:
+    if isinstance(value, dict):
         bad = next((key for key in value if isinstance(key, tuple) or _fault_of(key)), None)
         if bad is not None:
             return f"a dict with the key {bad!r:.80}"
         return next(filter(None, (_fault_of(item, depth + 1) for item in value.values())), "")
-    return f"{value!r:.80} is of type {kind.__qualname__}"
+    return f"{value!r:.80} is of type {type(value).__qualname__}"
 
 
 def misplaced_settings(component: ComponentDef) -> Iterator[Finding]:

@@ -70,7 +70,7 @@ class LetterTopics:
         for topic, since_s in [*self._since_s.items()]:
             if now_s - since_s < GONE_S:
                 continue
-            # Rule: nor does it wait for what nobody offers any more. The attempt after an abort may have no letter.
+            # Rule: letters that were not offered again are not waited for. The attempt after an abort may have none.
             if now_s - self._offered_s[topic] >= OFFERED_S:
                 del self._since_s[topic]
                 continue

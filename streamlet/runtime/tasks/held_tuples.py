@@ -16,7 +16,7 @@ SWEEP_AT = 1024
 """Untracked tuples held: fewer are looked through after SWEEP_S, more when twice as many have come."""
 
 SWEEP_S = 1.0
-"""Seconds between two looks for what nobody can settle, where few are held."""
+"""Seconds between two looks for dropped tuples, where few are held."""
 
 
 def _kept_here() -> int:
@@ -106,7 +106,7 @@ class HeldTuples:
         self._swept = self.untracked
 
     def _is_time(self, now: float) -> bool:
-        """Tell whether to look for what nobody keeps: a few each second, many seldom."""
+        """Tell whether to look for dropped tuples: among few each second, among many seldom."""
         if self.untracked < SWEEP_AT and now - self._swept_at >= SWEEP_S:
             self._swept_at = now
             return True

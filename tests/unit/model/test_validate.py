@@ -2,7 +2,10 @@
 
 import functools
 import inspect
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
+from datetime import UTC, datetime
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +30,7 @@ from streamlet.bolts.kafka import KafkaBolt
 from streamlet.components.component import Component
 from streamlet.model.spec import ComponentSpec
 from streamlet.model.validate import InvalidTopology, Problem, checked, unread_streams, validate
+from streamlet.runtime.links.wire import pack
 from streamlet.spouts.kafka import KafkaSpout
 
 
@@ -583,6 +587,7 @@ _ENDLESS.append(_ENDLESS)
     [
         ({1, 2}, "{1, 2} is of type set"),
         (Path("/x"), "is of type PosixPath"),
+        (datetime(2026, 1, 1), "has no time zone"),
         ([1, {"a": 1 << 70}], "an int of 71 bits"),
         ({("a", 1): 2}, "a dict with the key ('a', 1)"),
         (_ENDLESS, "contains itself"),
@@ -599,6 +604,24 @@ def test_a_setting_that_cannot_travel_to_workers_is_named(value: Any, why: str) 
     (found,) = validate(Carries.__topology__)
     assert found.component is None and why in found.message
     assert "config has a value for 'my.own' that cannot travel" in found.message
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+def test_a_setting_may_be_all_that_the_wire_takes() -> None:
+    class Carries(Topology):
+        config = {
+            "my.level": Level.HIGH,
+            "my.since": datetime(2026, 1, 1, tzinfo=UTC),
+            "my.counts": OrderedDict(a=Counter("aa")),
+            "my.bytes": bytearray(b"x"),
+        }
+        lines = Lines.spec()
+        count = Count.spec(inputs=[lines])
+
+    assert pack(dict(Carries.__topology__.config)) and not validate(Carries.__topology__)
 
 
 def test_a_spout_that_no_bolt_reads_is_warned_of() -> None:
