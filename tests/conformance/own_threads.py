@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from concurrent_bolts import CONFIG, Numbers, Squares
+from concurrent_bolts import CONFIG, Notes, Numbers, Squares
 
 from streamlet import Batch, Bolt, Topology, TopologyContext, Tuple
 
@@ -79,6 +79,42 @@ class HoldsAndEnds(Forgets):
             raise ValueError("no more")
 
 
+class AcksBefore(Bolt):
+    """Has its tuples acked when a pool has them, and emits there."""
+
+    outputs = ["n", "square"]
+    anchored = True
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.pool, self.secs = ThreadPoolExecutor(5), conf["at_once.secs"]
+
+    def process(self, tup: Tuple) -> None:
+        self.pool.submit(self.work, tup)
+
+    def work(self, tup: Tuple) -> None:
+        time.sleep(self.secs)
+        (n,) = tup.values
+        self.emit([n, n * n], anchors=[tup] if self.anchored else [])
+
+
+class AcksBeforeUnanchored(AcksBefore):
+    """The same, without anchors."""
+
+    anchored = False
+
+
+class WritesThere(AcksBefore):
+    """Emits nothing: its pool writes."""
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        super().initialize(conf, context)
+        self.notes = Notes(conf, context)
+
+    def work(self, tup: Tuple) -> None:
+        time.sleep(self.secs)
+        self.notes.note(tup.values[0])
+
+
 class Ending(Topology):
     config = CONFIG
     numbers = Numbers.spec()
@@ -119,3 +155,23 @@ class Keeping(Topology):
     numbers = Numbers.spec()
     work = Keeps.spec(inputs=[numbers])
     squares = Squares.spec(inputs=[work])
+
+
+class Acking(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    work = AcksBefore.spec(inputs=[numbers])
+    squares = Squares.spec(inputs=[work])
+
+
+class AckingUnanchored(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    work = AcksBeforeUnanchored.spec(inputs=[numbers])
+    squares = Squares.spec(inputs=[work])
+
+
+class Writing(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    squares = WritesThere.spec(inputs=[numbers])

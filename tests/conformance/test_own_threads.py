@@ -20,12 +20,15 @@ from tests.run_observer import Watcher
 FILE = Path(__file__).with_name("own_threads.py")
 
 
-def ran(folder: Path, backend: str, workers: int, name: str, **conf: Any) -> RunResult:
+TRACKED = {"topology.acker.executors": 1}
+
+
+def ran(folder: Path, backend: str, workers: int, name: str, watcher: Watcher | None = None, **conf: Any) -> RunResult:
     topology = load_topology(FILE, name)
     own = {"at_once.results": str(folder), "topology.acker.executors": 0, "at_once.secs": 0.005, **conf}
     settings = resolve(topology.config, {**own, "streamlet.until.caught.up": True})
     request = RunRequest(topology, settings, file=FILE, attribute=name, workers=workers, until_caught_up=True)
-    return backend_named(backend).run(request, Watcher(), Stop())
+    return backend_named(backend).run(request, watcher or Watcher(), Stop())
 
 
 @backends
@@ -82,3 +85,42 @@ def test_what_a_bolt_held_untracked_when_its_error_ended_the_run_is_counted(
     work = components["work"]
     assert work.given_up == 1 and work.lost >= 99
     assert work.given_up + work.lost == components["numbers"].emitted
+
+
+in_processes = pytest.mark.parametrize("workers", [1, 2], ids=["one worker", "two workers"])
+
+
+@in_processes
+def test_emits_of_a_pool_whose_tuples_were_acked_before_are_told_and_counted(workers: int, tmp_path: Path) -> None:
+    """A pool keeps the refusal in a future, and the run ended with nothing sent, and status 0."""
+    with pytest.raises(TreesFailed) as caught:
+        ran(tmp_path, "processes", workers, "Acking", **TRACKED)
+    components = caught.value.result.components
+    assert (components["numbers"].acked, components["work"].emitted, components["work"].given_up) == (1000, 0, 1000)
+    assert "own_threads.py" in caught.value.message and "set auto_ack = False" in caught.value.message
+
+
+@in_processes
+def test_emits_of_a_pool_that_come_after_the_end_are_told_and_lost(workers: int, tmp_path: Path) -> None:
+    watcher = Watcher()
+    with pytest.raises(StreamletError, match="untracked tuples were lost") as caught:
+        ran(tmp_path, "processes", workers, "AckingUnanchored", watcher, **TRACKED)
+    work = caught.value.result.components["work"]
+    assert work.lost > 0 and work.emitted + work.lost == 1000 and written(tmp_path).total() == work.emitted
+    assert any("auto_ack acks its tuples when process returns" in text for text in watcher.texts)
+    assert any("that it emitted on threads of its own were refused" in text for text in watcher.texts)
+
+
+@in_processes
+def test_calls_that_a_pool_was_given_are_made_before_a_worker_ends(workers: int, tmp_path: Path) -> None:
+    """As in any program of Python's; they were dropped, with status 0."""
+    result = ran(tmp_path, "processes", workers, "Writing")
+    assert (result.reason, result.drained) == ("caught_up", True)
+    assert written(tmp_path) == Counter(range(1000))
+
+
+def test_calls_of_a_pool_that_would_take_too_long_at_the_end_are_counted(tmp_path: Path) -> None:
+    with pytest.raises(StreamletError, match=r"\d+ call\(s\) that components had given to a thread pool") as caught:
+        ran(tmp_path, "processes", 1, "Writing", **{"at_once.secs": 0.5, "at_once.count": 200})
+    not_made = int(caught.value.message.partition(" call(s)")[0].split()[-1])
+    assert 0 < not_made <= 200 - written(tmp_path).total()

@@ -31,7 +31,7 @@ from streamlet.runtime.tasks.emitter import Emitter, Outbox, Pick, StreamRoutes,
 from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
 from streamlet.runtime.tasks.held_tuples import HeldTuples
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, COUNT, LENGTH, TASK, InHand
-from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
+from streamlet.runtime.tasks.other_threads import OtherThreads, Refused, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.user_errors import Defined, behind, bolt_ended_run, every_tuple_failed, never_settled
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copied, copies
@@ -308,17 +308,20 @@ class BoltTask:
         self._settle_others(tracked)
 
     def _emit_many_from_other_thread(
-        self, rows: Iterable[Sequence[Any]], stream: str | None, anchors: Sequence[Tuple | TupleId] | Batch | None
+        self,
+        rows: list[Sequence[Any]] | Columns,
+        stream: str | None,
+        anchors: Sequence[Tuple | TupleId] | Batch | None,
     ) -> None:
-        copied = [self.calls.row(self.emitter, row, stream, None, False) for row in rows]
-        given = _given_anchors(anchors)
-        self._refuse_settled(given, stream or DEFAULT_STREAM)
-
         def emit_all() -> None:
             for row in copied:
                 self._emit_handed_over(row, stream, given, None)
 
-        self.calls.put(emit_all, "emit_many", copied, tracked=_are_tracked(given))
+        with self.calls.noting_refused(len(rows), partial(_is_one_open, anchors)):
+            copied = [self.calls.row(self.emitter, row, stream, None, False) for row in rows]
+            given = _given_anchors(anchors)
+            self._refuse_settled(given, stream or DEFAULT_STREAM)
+            self.calls.put(emit_all, "emit_many", copied, tracked=_are_tracked(given))
 
     def _anchors(self, given: Iterable[Any] | Batch | None, routes: StreamRoutes) -> tuple[Tuple | Batch, ...]:
         """Return the anchors of an emit. Raises BadEmit if one of them is done."""
@@ -379,11 +382,12 @@ class BoltTask:
 
         It is anchored to the tuples that it names, and to nothing else.
         """
-        row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
-        given = _given_anchors(anchors)
-        self._refuse_settled(given, stream or DEFAULT_STREAM)
-        act = partial(self._emit_handed_over, row, stream, given, direct_task)
-        self.calls.put(act, "emit", [row], tracked=_are_tracked(given))
+        with self.calls.noting_refused(1, partial(_is_one_open, anchors)):
+            row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
+            given = _given_anchors(anchors)
+            self._refuse_settled(given, stream or DEFAULT_STREAM)
+            act = partial(self._emit_handed_over, row, stream, given, direct_task)
+            self.calls.put(act, "emit", [row], tracked=_are_tracked(given))
         return None
 
     def _emit_handed_over(
@@ -397,6 +401,12 @@ class BoltTask:
             self.stats.errors += 1
             self._give_up(1)
             self.report(error, anchors[0] if anchors else None, None)
+
+    def give_up_refused(self, refused: Refused) -> None:
+        """Count emits of other threads that were refused, and tell why."""
+        self.stats.errors += 1
+        self._give_up(refused.gone)
+        self.report(refused.error, None, None)
 
     def _put(self, box: Outbox, stream: str, values: list[Any], anchors: Sequence[Tuple | Batch]) -> None:
         """Put a row into an outbox, with fresh edges for its anchors."""
@@ -960,6 +970,15 @@ def _given(tup: Tuple | TupleId | Batch) -> Tuple | Batch:
 
 def _are_tracked(anchors: Sequence[Tuple | Batch]) -> bool:
     return any(anchor.root for anchor in anchors)
+
+
+def _is_one_open(anchors: Iterable[Any] | Batch | None) -> bool:
+    """Tell whether an anchor is open, and answers for the emit.
+
+    Anchors may be wrong ones.
+    """
+    named = (anchors,) if isinstance(anchors, Batch) else anchors if isinstance(anchors, (list, tuple)) else ()
+    return any(getattr(getattr(one, "tup", one), "state", None) == OPEN for one in named)
 
 
 def _given_anchors(anchors: Iterable[Any] | Batch | None) -> tuple[Tuple | Batch, ...]:

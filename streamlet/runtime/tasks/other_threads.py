@@ -11,14 +11,17 @@ thread's number takes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from streamlet.base.errors import BadEmit, NoRoom
+from streamlet.base.pools import is_pools
 from streamlet.runtime.tasks.emitter import Emitter, row_bytes
 
 QUEUE_ROWS = 10_000
@@ -82,6 +85,22 @@ def _all_forked() -> None:
 os.register_at_fork(after_in_child=_all_forked)
 
 
+class RunEnds(BadEmit):
+    """A call came on another thread after everything had been worked off."""
+
+
+@dataclass
+class Refused:
+    """Emits of other threads that were refused for one kind of reason."""
+
+    rows: int
+    """How many rows they had."""
+    gone: int
+    """Those that nobody else answers for: no open anchor, and no caller who might do it again."""
+    error: Exception
+    """Why the latest was refused."""
+
+
 class TaskCalls:
     """The calls of other threads for one task, in order."""
 
@@ -101,6 +120,10 @@ class TaskCalls:
         self._refusal = ""
         self.used = False
         """Whether another thread has ever called: the component has threads of its own."""
+        self.emitted = False
+        """Whether one of those calls was an emit."""
+        self._refused: dict[type[Exception], Refused] = {}
+        """Emits that were refused since they were last taken. Changed under ``OtherThreads.changed``."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -135,7 +158,7 @@ class TaskCalls:
             if rows:
                 others.changed.wait_for(lambda: self._refusal or not self.is_full, others.wait_s)
             if self._refusal:
-                raise BadEmit(f"{self._component} called {name} on a thread of its own {self._refusal}")
+                raise RunEnds(f"{self._component} called {name} on a thread of its own {self._refusal}")
             if rows and self.is_full:
                 raise NoRoom(
                     f"{self._component} called {name} on a thread of its own, and {self.rows:,} tuples of such calls "
@@ -143,6 +166,7 @@ class TaskCalls:
                     "This one was not taken: emit it again later, or slow down what calls."
                 )
             first, self.used = not self._queue, True
+            self.emitted |= bool(rows)
             untracked = 0 if tracked else len(rows)
             self._queue.append((act, len(rows), untracked, size))
             self.rows += len(rows)
@@ -152,6 +176,36 @@ class TaskCalls:
             others.waiting += 1
         if first:
             others.wake()
+
+    @contextlib.contextmanager
+    def noting_refused(self, rows: int, has_open_anchor: Callable[[], bool]) -> Iterator[None]:
+        """Note an emit of ``rows`` rows that is refused. Any thread.
+
+        ``has_open_anchor``: whether a tuple that is not settled yet answers for it.
+        """
+        # Rule: a refused emit of another thread is told by the run, too. A pool keeps what its calls raise in a future
+        # that nobody looks at: a bolt whose every emit was refused would end with nothing sent, and status 0.
+        try:
+            yield
+        except Exception as error:
+            # Who finds no room may try again. A thread that is no pool's brings news of its own, which come too late at
+            # the end; a pool's works on what the bolt was given.
+            answered = isinstance(error, NoRoom) or (isinstance(error, RunEnds) and not is_pools()) or has_open_anchor()
+            kind = type(error)
+            with self._others.changed:
+                self.used = True
+                before = self._refused.get(kind)
+                gone = (before.gone if before else 0) + (0 if answered else rows)
+                self._refused[kind] = Refused((before.rows if before else 0) + rows, gone, error)
+            raise
+
+    def take_refused(self) -> list[Refused]:
+        """Return newly refused emits, one entry a kind of error."""
+        if not self._refused:
+            return []
+        with self._others.changed:
+            taken, self._refused = self._refused, {}
+        return [*taken.values()]
 
     @property
     def is_full(self) -> bool:

@@ -311,8 +311,9 @@ class SpoutTask:
         need_task_ids: bool,
     ) -> list[int] | None:
         """Hand another thread's ``emit`` over to the loop."""
-        row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
-        self.calls.put(partial(emit, row, tup_id, stream, direct_task), "emit", [row], tracked=self._tracks(tup_id))
+        with self.calls.noting_refused(1, _has_source):
+            row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
+            self.calls.put(partial(emit, row, tup_id, stream, direct_task), "emit", [row], tracked=self._tracks(tup_id))
         return None
 
     def _tracks(self, tup_id: Hashable | None) -> bool:
@@ -326,17 +327,21 @@ class SpoutTask:
         stream: str | None,
     ) -> None:
         """Hand another thread's ``emit_many`` over to the loop."""
-        rows = [self.calls.row(self.emitter, values, stream, None, False) for values in tuples]
-        self.calls.put(partial(emit_many, rows, tup_id, stream), "emit_many", rows, tracked=self._tracks(tup_id))
+        given = [*tuples]
+        with self.calls.noting_refused(len(given), _has_source):
+            rows = [self.calls.row(self.emitter, values, stream, None, False) for values in given]
+            self.calls.put(partial(emit_many, rows, tup_id, stream), "emit_many", rows, tracked=self._tracks(tup_id))
 
     def emit_each_from_other_thread(
         self, emit_each: Callable[..., bool], rows: list[Sequence[Any]] | Columns, ids: Sequence[Hashable]
     ) -> None:
         """Hand another thread's ``emit_each`` over to the loop."""
-        self._compare(rows, ids)
-        # As one call, and after all rows were looked at: else a bad one, or no room, would come after some were taken.
-        copied = [self.calls.row(self.emitter, row, None, None, False) for row in rows]
-        self.calls.put(partial(emit_each, copied, ids), "emit_each", copied, tracked=self.tracked)
+        with self.calls.noting_refused(len(rows), _has_source):
+            self._compare(rows, ids)
+            # As one call, and after all rows were looked at: else a bad one, or no room, would come after some were
+            # taken.
+            copied = [self.calls.row(self.emitter, row, None, None, False) for row in rows]
+            self.calls.put(partial(emit_each, copied, ids), "emit_each", copied, tracked=self.tracked)
 
     def _open(self, rows: Sequence[tuple[Outbox, list[Any]]], tup_id: Hashable | None, stream: str) -> None:
         self.emits += 1
@@ -752,3 +757,8 @@ def _key(tup_id: object) -> Hashable:
     except TypeError:
         return repr(tup_id)
     return tup_id
+
+
+def _has_source() -> bool:
+    """Tell that a refused emit is its source's still."""
+    return True

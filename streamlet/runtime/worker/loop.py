@@ -45,6 +45,8 @@ from streamlet.runtime.worker.back_pressure import BackPressure
 from streamlet.runtime.worker.held_watch import LOOKS, HeldWatch
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.queue_census import QueueCensus
+from streamlet.runtime.worker.thread_watch import LOOK_S as THREADS_LOOK_S
+from streamlet.runtime.worker.thread_watch import ThreadWatch
 from streamlet.runtime.worker.timers import Timers
 
 logger = logging.getLogger("streamlet")
@@ -100,8 +102,18 @@ FINISH_STILL_S = 0.5
 Trace = Callable[[Run], None]
 
 
-def _emit_after_close(*args: Any, **more: Any) -> None:
+def _emit_after_close(live: LiveTask, emit: Callable[..., Any], *args: Any, **more: Any) -> Any:
+    if not live.run.calls.here():  # refused there, and counted
+        return emit(*args, **more)
     raise BadEmit("it emitted while it was closed: nothing is delivered any more. Emit while tuples flow")
+
+
+def _calls_not_made(calls: int) -> ComponentFailed:
+    return ComponentFailed(
+        f"{calls:,} call(s) that components had given to a thread pool had not begun at the end, and were not made. A "
+        "run waits for tuples that are not acked: set auto_ack = False and ack when such a call is done, or wait for "
+        "the pool in cleanup."
+    )
 
 
 def _too_large_error(component: str, stream: str) -> StreamletError:
@@ -186,6 +198,7 @@ class WorkerLoop:
         """Whether the last turn has left nothing to do before a timer, a spout or another worker brings something."""
         self.timers = Timers()
         self._held_watch: HeldWatch | None = None
+        self._thread_watch = ThreadWatch(shared.tell)
         self._slept_s = 0.0
         self.census = QueueCensus(
             shared,
@@ -230,6 +243,7 @@ class WorkerLoop:
                 live.run.initialized()
                 self._add_bolt(live, now)
         self._watch_held(now)
+        self.timers.every(THREADS_LOOK_S, lambda: self._thread_watch.look(self.tasks.values()), now)
         self.shared.in_hand.clear()
         keep_shown()
 
@@ -470,7 +484,9 @@ class WorkerLoop:
         # cleanup would run. What a cleanup writes is nowhere else.
         for live in sorted(self.tasks.values(), key=lambda live: isinstance(live.run, SpoutTask)):
             emits = ("emit", "emit_many", "emit_each") if isinstance(live.run, SpoutTask) else ("emit", "emit_many")
-            vars(live.component).update(dict.fromkeys(emits, _emit_after_close))
+            vars(live.component).update(
+                {name: partial(_emit_after_close, live, getattr(live.component, name)) for name in emits}
+            )
             acts += [(live.plan.task_id, "cleanup", live.component.cleanup)] if clean else []
         self._refuse_calls(object, "after the run had closed. It was not taken.")
         spouts = [(live.plan.task_id, live.run) for live in self.tasks.values() if isinstance(live.run, SpoutTask)]
@@ -488,6 +504,9 @@ class WorkerLoop:
                 if not (isinstance(run, SpoutTask) and run.retired):  # its first reason counts
                     raised.append(could_not_close(self._component_of(task), task, name, error, act))
         self.shared.in_hand.clear()
+        if clean and (left := self.shared.finish_pools()):
+            raised.append(_calls_not_made(left))
+        self._thread_watch.look(self.tasks.values())
         self.links.close()
         self.selector.close()
         os.close(self._wake_read)

@@ -30,6 +30,7 @@ from streamlet.base.clock import SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
 from streamlet.base.log_line import LogLine
+from streamlet.base.pools import finish_pools
 from streamlet.base.termination_signals import TERMINATION_SIGNALS, let_in
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import Tuple
@@ -80,6 +81,12 @@ GAP_S = 2.0
 
 LAST_PRINTS_S = 0.3
 """Seconds that what functions of `atexit` print may take."""
+
+POOLS_STILL_S = 1.0
+"""Seconds without the end of a call after which a closing worker waits for thread pools no longer ..."""
+
+POOLS_S = 3.0
+"""Seconds of the longest such wait: less than a close may take after Ctrl-C."""
 
 PARENT_ENDS_S = 1.0
 """Seconds between the end of a killed coordinator's channels and its own."""
@@ -140,6 +147,8 @@ class Worker:
         self._control_thread = threading.Thread(target=self._control, name="control", daemon=True)
         self.collector: Collector | None = None
         self._loop: WorkerLoop | None = None
+        self.finish_pools: Callable[[], int] = lambda: 0
+        """``WorkerContext.finish_pools``; in a process that is another's, pools go on."""
         self.peering: Peering
 
     @property
@@ -219,6 +228,7 @@ class Worker:
             page=self._page,
             crashes=plan.crashes,
             tell=self.tell,
+            finish_pools=self.finish_pools,
             run_began=plan.began,
         )
         links = SocketLinks(self._link_lost, RouteCheck(placed, self.index).check)
@@ -648,14 +658,15 @@ def serve(
     channel: ControlChannel,
     shared: Mapping[str, str] | None = None,
     at_end: Callable[[], None] = lambda: None,
+    at_close: Callable[[], int] = lambda: 0,
     **known: Any,
 ) -> int:
     """Be a worker for the coordinator at the other end; return the exit status.
 
     Called on a process's main thread. ``shared``: where the files of ``streamlet.shared`` lie here. ``at_end`` is
-    called before the channel ends. ``known`` are fields of the plan that this process knows better: where the
-    topology's file lies here, or a secret that must not travel over a network again. Threads, handlers and sockets are
-    gone when it returns.
+    called before the channel ends; ``at_close`` is ``WorkerContext.finish_pools``. ``known`` are fields of the plan
+    that this process knows better: where the topology's file lies here, or a secret that must not travel over a network
+    again. Threads, handlers and sockets are gone when it returns.
     """
     try:
         raws: list[Raw] = []
@@ -671,6 +682,7 @@ def serve(
     if shared:
         known["conf"] = {**plan.conf, "streamlet.shared": shared}
     worker = Worker(channel, dataclasses.replace(plan, **known), raws[1:])
+    worker.finish_pools = at_close
     try:
         prints = prints_told(worker.tell_line) if plan.keeps_log else contextlib.nullcontext()
         with logs_shown(worker.tell_line, plan.debug), prints, contextlib.ExitStack() as last:
@@ -736,7 +748,8 @@ def main() -> None:
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)  # as every descriptor but one that was passed on is already
     channel = ControlChannel.inherited(socket.socket(fileno=descriptor))
-    status = serve(channel, at_end=finish_printing)
+    # As the interpreter does where a program ends by itself: a pool's calls are made.
+    status = serve(channel, at_end=finish_printing, at_close=lambda: finish_pools(POOLS_STILL_S, POOLS_S))
     channel.close()
     # What libraries and the user's modules left to be done at exit. Not by returning: the interpreter would then wait
     # for all threads of libraries. The coordinator ends a worker that takes too long.

@@ -1,0 +1,53 @@
+"""Knows the threads of pools (``concurrent.futures.ThreadPoolExecutor``), and waits for their calls at an end.
+
+The interpreter makes the calls that pools were given before it ends. A process that ends by ``os._exit`` has to ask for
+it. Pools are found where that part of the interpreter finds them: in a table of the module's own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import thread
+from typing import Any
+
+LOOK_S = 0.02
+"""Seconds between two looks at the calls that wait."""
+
+
+def _queues() -> Mapping[threading.Thread, Any]:
+    found: Mapping[threading.Thread, Any] = vars(thread).get("_threads_queues", {})
+    return found
+
+
+def is_pools() -> bool:
+    """Tell whether the calling thread belongs to a pool."""
+    # By what it runs: a thread comes into the table after its first call has begun.
+    runs = vars(thread).get("_worker")
+    return runs is not None and getattr(threading.current_thread(), "_target", None) is runs
+
+
+def waiting_calls() -> int:
+    """Return how many calls pools have been given and not begun."""
+    return sum(queue.qsize() for queue in {id(queue): queue for queue in [*_queues().values()]}.values())
+
+
+def finish_pools(still_s: float, most_s: float) -> int:
+    """Let all pools make their calls; return how many have not begun.
+
+    They take no more. Waits ``still_s`` while no call begins, ``most_s`` at most. For the end of a process.
+    """
+    threads = [one for one in [*_queues()] if one.is_alive()]
+    if not threads:
+        return 0
+    finish: Callable[[], None] = vars(thread)["_python_exit"]  # the interpreter's own; it joins every thread of a pool
+    ending = threading.Thread(target=finish, name="pools-end", daemon=True)
+    began = changed = time.monotonic()
+    left = waiting_calls()
+    ending.start()
+    while ending.is_alive() and (now := time.monotonic()) - began < most_s and now - changed < still_s:
+        ending.join(LOOK_S)
+        if (seen := waiting_calls()) < left:
+            left, changed = seen, time.monotonic()
+    return 0 if not ending.is_alive() else max(0, waiting_calls() - len(threads))

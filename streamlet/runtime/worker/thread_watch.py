@@ -1,0 +1,86 @@
+"""Tells of emits of components' own threads that were refused. On the loop's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from streamlet.base.errors import NoRoom, text_of
+from streamlet.components.bolt import Bolt
+from streamlet.runtime.tasks.bolt_task import BoltTask
+from streamlet.runtime.tasks.building import LiveTask
+from streamlet.runtime.tasks.other_threads import Refused, RunEnds
+
+LOOK_S = 1.0
+"""Seconds between two looks."""
+
+TELL_AGAIN = 10
+"""A kind of refusal is told again when so many times more rows were refused."""
+
+Tell = Callable[[str, str, str, int], None]
+"""Takes level, text, component and task."""
+
+
+class ThreadWatch:
+    """Tells what no thread's caller may read: emits that were refused, and work that no run waits for."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._warned: set[int] = set()
+        """Tasks that were told to settle their tuples by hand."""
+        self._rows: dict[tuple[int, type[Exception]], int] = {}
+        """By task and kind of error, the rows that have been refused."""
+        self._told: dict[tuple[int, type[Exception]], int] = {}
+        """The rows of those that were told last."""
+
+    def look(self, tasks: Iterable[LiveTask]) -> None:
+        """Tell of new refusals, and of new bolts whose threads emit."""
+        for live in tasks:
+            if live.run.calls.used:
+                self._look_at(live)
+
+    def _look_at(self, live: LiveTask) -> None:
+        bolt = live.component if isinstance(live.component, Bolt) else None
+        if bolt is not None and live.run.calls.emitted and bolt.auto_ack and not bolt.answers_for_untracked:
+            self._warn(live)
+        for refused in live.run.calls.take_refused():
+            if bolt is None:
+                if not isinstance(refused.error, RunEnds):  # that is how a spout's thread learns of the end
+                    self._tell_refused(live, refused)
+            elif isinstance(refused.error, RunEnds):
+                live.run.stats.lost += refused.gone
+                self._tell_refused(live, refused)
+            elif isinstance(refused.error, NoRoom):
+                self._tell_refused(live, refused)
+            elif not bolt.answers_for_untracked:  # one that does has failed the tuple of the call
+                cast(BoltTask, live.run).give_up_refused(refused)
+
+    def _warn(self, live: LiveTask) -> None:
+        if live.plan.task_id in self._warned:
+            return
+        self._warned.add(live.plan.task_id)
+        self._say(
+            live,
+            f"{self._name(live)} emits on a thread of its own, and auto_ack acks its tuples when process returns. A "
+            "run waits for no work that goes on after that, and sends none of it again. If those threads work on what "
+            "process was given, set auto_ack = False and ack there, or make it a ThreadedBolt: `streamlet docs "
+            "slow-bolts`.",
+        )
+
+    def _tell_refused(self, live: LiveTask, refused: Refused) -> None:
+        kind = live.plan.task_id, type(refused.error)
+        rows = self._rows[kind] = self._rows.get(kind, 0) + refused.rows
+        if rows < TELL_AGAIN * self._told.get(kind, 0):
+            return
+        self._told[kind] = rows
+        self._say(
+            live,
+            f"{self._name(live)}: {rows:,} tuple(s) that it emitted on threads of its own were refused; the caller was "
+            f"told so, though a pool keeps that to itself. The latest: {text_of(refused.error)}",
+        )
+
+    def _name(self, live: LiveTask) -> str:
+        return f"{live.plan.component} (task {live.plan.task_id})"
+
+    def _say(self, live: LiveTask, text: str) -> None:
+        self._tell("warning", text, live.plan.component, live.plan.task_id)

@@ -1,0 +1,67 @@
+"""What a process knows of thread pools at its end. Each in a process of its own: a pool is ended once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+BEGIN = """
+import threading, time
+from concurrent.futures import ThreadPoolExecutor
+from streamlet.base.pools import finish_pools, is_pools, waiting_calls
+pool = ThreadPoolExecutor(2)
+done = []
+def work(n):
+    time.sleep(0.01)
+    done.append(n)
+"""
+
+
+def said(program: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-c", BEGIN + program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert not ran.stderr
+    return ran.stdout.strip()
+
+
+def test_a_pools_thread_is_told_from_others() -> None:
+    assert said("print(pool.submit(is_pools).result(), is_pools())") == "True False"
+
+
+def test_nothing_is_waited_for_where_no_pool_is() -> None:
+    assert said("print(finish_pools(1, 3))") == "0"
+
+
+def test_all_calls_of_a_pool_are_made() -> None:
+    assert said("for n in range(100): pool.submit(work, n)\nprint(finish_pools(5, 60), len(done))") == "0 100"
+
+
+def test_pools_of_several_sizes_are_all_waited_for() -> None:
+    more = "other = ThreadPoolExecutor(1)\nfor n in range(50): pool.submit(work, n), other.submit(work, n)\n"
+    assert said(more + "print(finish_pools(5, 60), len(done))") == "0 100"
+
+
+def test_calls_that_do_not_end_are_left_and_those_behind_them_counted() -> None:
+    program = """
+import os
+for _ in range(2):
+    pool.submit(time.sleep, 60)
+time.sleep(0.1)
+for n in range(7):
+    pool.submit(work, n)
+print(finish_pools(0.3, 60), len(done), flush=True)
+os._exit(0)
+"""
+    assert said(program) == "7 0"
+
+
+def test_the_wait_has_an_end_though_calls_go_on() -> None:
+    program = """
+import os
+for n in range(10_000):
+    pool.submit(work, n)
+print(finish_pools(60, 0.3) > 1000, waiting_calls() > 1000, flush=True)
+os._exit(0)
+"""
+    assert said(program) == "True True"
