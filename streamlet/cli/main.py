@@ -12,7 +12,7 @@ import click
 
 from streamlet.base.early_interrupt import end_silently, raise_again
 from streamlet.cli.errors import show
-from streamlet.cli.output import forgive, give_up_output, name_output_errors, open_standard_streams
+from streamlet.cli.output import end_output, forgive, give_up_output, name_output_errors, open_standard_streams
 
 COMMANDS = {
     "run": ("streamlet.cli.run:run", "Run a topology until it has caught up, its time is over, or Ctrl-C."),
@@ -83,12 +83,23 @@ def streamlet(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
+def _status_of(arguments: list[str]) -> int:
+    """Call a command; return its exit status."""
+    try:
+        # Not standalone: click would print errors in a form of its own and choose other exit statuses.
+        answer = streamlet.main(arguments, prog_name="streamlet", standalone_mode=False)
+    except SystemExit as ended:
+        answer = ended.code
+    return answer if isinstance(answer, int) else 0
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit.
 
     The status is 0, 2 (bad input), 1 (failed later), 130 or 143 (interrupted).
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in given
     if sys.platform == "win32":
         click.echo(
             "Error: streamlet needs Unix sockets and signals: it runs on Linux (WSL too), not Windows.", err=True
@@ -98,18 +109,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The order counts. First the descriptors, for the next file that is opened takes the number of a closed one;
         # then the stream that names its errors, which wraps the one there is; the escaping belongs to that new stream.
         open_standard_streams()
-        name_output_errors()
+        name_output_errors(alone=as_json)
         forgive(sys.stdout)
-        # Not standalone: click would print errors in a form of its own and choose other exit statuses.
-        answer = streamlet.main(given, prog_name="streamlet", standalone_mode=False)
+        status = _status_of(given)
         sys.stdout.flush()
-        status = answer if isinstance(answer, int) else 0
     except BrokenPipeError:
         status = 1  # the reader of the output has gone (`| head`): nobody is left to tell
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge: whatever it is, the user gets a paragraph
         status = show(error, debug="--debug" in given)
     end_silently()
     give_up_output()
+    if as_json:
+        end_output()
     sys.exit(status)
 
 

@@ -6,6 +6,7 @@ is drained first.
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import sys
@@ -82,14 +83,24 @@ def open_standard_streams() -> None:
         raise OutputFailed("it is closed")
 
 
-def name_output_errors() -> None:
-    """Make errors of standard output OutputFailed from here on. A stream put in its place is left."""
+def name_output_errors(alone: bool = False) -> None:
+    """Make errors of standard output OutputFailed from here on. A stream put in its place is left.
+
+    ``alone``: nobody but who writes to ``sys.stdout`` writes there. What others write to its descriptor goes to
+    standard error.
+    """
     plain = sys.stdout
     # A stream that a test or an embedding program put there is not ours to wrap.
     if plain is not sys.__stdout__ or not isinstance(plain, io.TextIOWrapper):
         return
     plain.flush()
-    raw = _Descriptor(plain.fileno(), "wb", closefd=False)
+    descriptor = plain.fileno()
+    if alone:
+        # Rule: where a program reads our output, it has a descriptor of its own. A C library, a process that a
+        # component starts, an `os.write` would else put a line of theirs between two of ours.
+        descriptor = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+        os.dup2(2, plain.fileno())
+    raw = _Descriptor(descriptor, "wb", closefd=False)
     sys.stdout = io.TextIOWrapper(
         # Unbuffered (`python -u`) there is none between text and descriptor.
         raw if isinstance(plain.buffer, io.FileIO) else io.BufferedWriter(raw),
@@ -109,6 +120,11 @@ def give_up_output() -> None:
             # Not closed but led into nothing: the interpreter flushes once more when it ends, and would print a second
             # error and end with status 120.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def end_output() -> None:
+    """Send what is printed from here on to standard error: nothing follows a command's last line."""
+    sys.stdout = sys.stderr
 
 
 LAST_WORDS_S = 1.0

@@ -74,6 +74,18 @@ def test_what_is_printed_at_import_and_a_metric_that_is_no_number_leave_json_who
     assert "at import" in done.stderr and "of a C library" in done.stderr
 
 
+@backends
+def test_json_stays_whole_whatever_is_written_to_standard_output_and_at_the_exit(streamlet, backend: str) -> None:
+    text = made("atexit.register(print, 'at exit')", initialize="os.write(1, b'of a C library'); print('printed')")
+    file = streamlet.write(text)
+    done = streamlet("run", file, "--backend", backend, "--until-caught-up", "--json")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, events[-1]["event"]) == (0, "result"), done
+    assert all(words in done.stderr for words in ("at exit", "of a C library", "printed"))
+    done = streamlet("check", file, "--json")
+    assert json.loads(done.stdout)["valid"] and "at exit" in done.stderr
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_lines_that_workers_print_stay_whole(streamlet, unbuffered: str) -> None:
     """Two bolts in two workers print at once, words one by one, more than a buffer holds."""
