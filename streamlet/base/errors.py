@@ -80,7 +80,14 @@ class ValueCannotTravel(StreamletError):
 
 
 class BadEmit(ValueError):
-    """An ``emit``, ``ack`` or ``fail`` that is refused where it is called."""
+    """An ``emit``, ``ack`` or ``fail`` that is refused where it is called.
+
+    ``run_ends``: it came too late, and nothing else is wrong with it.
+    """
+
+    def __init__(self, message: str, *, run_ends: bool = False) -> None:
+        super().__init__(message)
+        self.run_ends = run_ends
 
 
 class NoRoom(BadEmit):

@@ -123,7 +123,7 @@ def give_up_output() -> None:
 
 
 def end_output() -> None:
-    """Send what is printed from here on to standard error: nothing follows a command's last line."""
+    """Send later prints to standard error: nothing follows a command's last line."""
     sys.stdout = sys.stderr
 
 

@@ -85,14 +85,16 @@ def _all_forked() -> None:
 os.register_at_fork(after_in_child=_all_forked)
 
 
-class RunEnds(BadEmit):
-    """A call came on another thread after everything had been worked off."""
+WRONG, FULL, ENDED = "wrong", "full", "ended"
+"""Why an emit of another thread is refused: it is a wrong one, it finds no room, the run ends."""
 
 
 @dataclass
 class Refused:
     """Emits of other threads that were refused for one kind of reason."""
 
+    kind: str
+    """WRONG, FULL or ENDED."""
     rows: int
     """How many rows they had."""
     gone: int
@@ -122,7 +124,7 @@ class TaskCalls:
         """Whether another thread has ever called: the component has threads of its own."""
         self.emitted = False
         """Whether one of those calls was an emit."""
-        self._refused: dict[type[Exception], Refused] = {}
+        self._refused: dict[str, Refused] = {}
         """Emits that were refused since they were last taken. Changed under ``OtherThreads.changed``."""
 
     def __len__(self) -> int:
@@ -158,7 +160,7 @@ class TaskCalls:
             if rows:
                 others.changed.wait_for(lambda: self._refusal or not self.is_full, others.wait_s)
             if self._refusal:
-                raise RunEnds(f"{self._component} called {name} on a thread of its own {self._refusal}")
+                raise BadEmit(f"{self._component} called {name} on a thread of its own {self._refusal}", run_ends=True)
             if rows and self.is_full:
                 raise NoRoom(
                     f"{self._component} called {name} on a thread of its own, and {self.rows:,} tuples of such calls "
@@ -190,13 +192,13 @@ class TaskCalls:
         except Exception as error:
             # Who finds no room may try again. A thread that is no pool's brings news of its own, which come too late at
             # the end; a pool's works on what the bolt was given.
-            answered = isinstance(error, NoRoom) or (isinstance(error, RunEnds) and not is_pools()) or has_open_anchor()
-            kind = type(error)
+            kind = FULL if isinstance(error, NoRoom) else ENDED if getattr(error, "run_ends", False) else WRONG
+            answered = kind == FULL or (kind == ENDED and not is_pools()) or has_open_anchor()
             with self._others.changed:
                 self.used = True
                 before = self._refused.get(kind)
                 gone = (before.gone if before else 0) + (0 if answered else rows)
-                self._refused[kind] = Refused((before.rows if before else 0) + rows, gone, error)
+                self._refused[kind] = Refused(kind, (before.rows if before else 0) + rows, gone, error)
             raise
 
     def take_refused(self) -> list[Refused]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from streamlet.base.errors import NoRoom, text_of
+from streamlet.base.errors import text_of
 from streamlet.components.bolt import Bolt
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask
-from streamlet.runtime.tasks.other_threads import Refused, RunEnds
+from streamlet.runtime.tasks.other_threads import ENDED, FULL, Refused
 
 LOOK_S = 1.0
 """Seconds between two looks."""
@@ -28,9 +28,9 @@ class ThreadWatch:
         self._tell = tell
         self._warned: set[int] = set()
         """Tasks that were told to settle their tuples by hand."""
-        self._rows: dict[tuple[int, type[Exception]], int] = {}
-        """By task and kind of error, the rows that have been refused."""
-        self._told: dict[tuple[int, type[Exception]], int] = {}
+        self._rows: dict[tuple[int, str], int] = {}
+        """By task and kind of reason, the rows that have been refused."""
+        self._told: dict[tuple[int, str], int] = {}
         """The rows of those that were told last."""
 
     def look(self, tasks: Iterable[LiveTask]) -> None:
@@ -45,12 +45,12 @@ class ThreadWatch:
             self._warn(live)
         for refused in live.run.calls.take_refused():
             if bolt is None:
-                if not isinstance(refused.error, RunEnds):  # that is how a spout's thread learns of the end
+                if refused.kind != ENDED:  # that is how a spout's thread learns of the end
                     self._tell_refused(live, refused)
-            elif isinstance(refused.error, RunEnds):
+            elif refused.kind == ENDED:
                 live.run.stats.lost += refused.gone
                 self._tell_refused(live, refused)
-            elif isinstance(refused.error, NoRoom):
+            elif refused.kind == FULL:
                 self._tell_refused(live, refused)
             elif not bolt.answers_for_untracked:  # one that does has failed the tuple of the call
                 cast(BoltTask, live.run).give_up_refused(refused)
@@ -68,7 +68,7 @@ class ThreadWatch:
         )
 
     def _tell_refused(self, live: LiveTask, refused: Refused) -> None:
-        kind = live.plan.task_id, type(refused.error)
+        kind = live.plan.task_id, refused.kind
         rows = self._rows[kind] = self._rows.get(kind, 0) + refused.rows
         if rows < TELL_AGAIN * self._told.get(kind, 0):
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -620,6 +621,7 @@ def test_an_emit_of_a_thread_for_a_tuple_that_is_settled_is_refused_there_or_cou
         here=lambda: False,
         row=lambda emitter, values, *rest: [*values],
         put=lambda act, *rest, **named: calls.append(act),
+        noting_refused=lambda rows, has_open_anchor: contextlib.nullcontext(),
     )
 
     def emit() -> None:
