@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import contextlib
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
