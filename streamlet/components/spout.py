@@ -238,8 +238,9 @@ class Spout(Component):
     def fileno(self) -> int | None:
         """Return a descriptor that is readable when ``next_tuple`` has work.
 
-        None: the runtime polls each ms. It is looked at only while ``next_tuple`` may be called: not while the spout is
-        paused or has ``topology.max.spout.pending`` trees open.
+        None: the runtime polls each ms. It is asked for at the start and each second, for a client that connects again
+        has another one; None at the start is final. It is looked at only while ``next_tuple`` may be called: not while
+        the spout is paused or has ``topology.max.spout.pending`` trees open.
         """
         return None
 

@@ -178,8 +178,11 @@ class WorkerLoop:
         self._holders: list[BoltTask] = []
         """The bolts that may hold untracked tuples: nobody sends those again."""
         self._polls: list[SpoutTask] = []
-        self._descriptors: list[tuple[SpoutTask, int]] = []
-        self._watched: set[int] = set()
+        self._descriptors: dict[SpoutTask, int | None] = {}
+        """What each spout that has one last returned from ``fileno``."""
+        self._watched: dict[SpoutTask, int] = {}
+        self._unwatchable: set[SpoutTask] = set()
+        """Spouts that were told to have lost their descriptor."""
         self.paused: set[str] = {"starting"}
         self.quiet = 0
         self._ticking = shared.plan.ticking(shared.conf)
@@ -243,6 +246,8 @@ class WorkerLoop:
                 live.run.initialized()
                 self._add_bolt(live, now)
         self._watch_held(now)
+        if self._descriptors:
+            self.timers.every(IDLE_S, self._ask_descriptors, now)
         self.timers.every(THREADS_LOOK_S, lambda: self._thread_watch.look(self.tasks.values()), now)
         self.shared.in_hand.clear()
         keep_shown()
@@ -254,7 +259,7 @@ class WorkerLoop:
         if descriptor is None or not self._can_watch(name, descriptor):
             self._polls.append(spout)
         else:
-            self._descriptors.append((spout, descriptor))
+            self._descriptors[spout] = descriptor
         period_s = spout.spout.timer_interval_s
         if period_s is not None:
             on_timer = partial(self.ledgers.guard, spout, "on_timer", spout.spout.on_timer)
@@ -917,8 +922,8 @@ class WorkerLoop:
             return min(POLL_S, due)
         # A spout without a descriptor cannot wake the loop, so it is asked each millisecond. One that may not emit
         # waits for the ack that makes room, and that wakes the loop.
-        for spout in self._polls:
-            if spout.active and not spout.full:
+        for spout in chain(self._polls, self._descriptors):
+            if spout.active and not spout.full and spout not in self._watched:
                 return min(POLL_S, due)
         return min(due, IDLE_S)
 
@@ -926,12 +931,48 @@ class WorkerLoop:
         """Watch descriptors only of spouts that may be asked for tuples."""
         # A spout that may not be asked reads nothing: its descriptor would stay readable, and the loop would never
         # sleep.
-        for spout, descriptor in self._descriptors:
+        for spout in self._descriptors:
             wanted = spout.active and not spout.full
-            if wanted != (descriptor in self._watched):
-                if wanted:
-                    self.selector.register(descriptor, selectors.EVENT_READ, None)
-                    self._watched.add(descriptor)
-                else:
-                    self.selector.unregister(descriptor)
-                    self._watched.discard(descriptor)
+            if wanted and spout not in self._watched:
+                self._watch(spout)
+            elif not wanted:
+                self._watch_no_more(spout)
+
+    def _watch(self, spout: SpoutTask) -> None:
+        descriptor = self._descriptors[spout]
+        if descriptor is None:
+            return
+        try:
+            self.selector.register(descriptor, selectors.EVENT_READ, None)
+        except (KeyError, OSError, TypeError, ValueError) as error:
+            self._tell_unwatchable(spout, descriptor, error)
+        else:
+            self._watched[spout] = descriptor
+
+    def _watch_no_more(self, spout: SpoutTask) -> None:
+        if (descriptor := self._watched.pop(spout, None)) is not None:
+            with contextlib.suppress(KeyError, ValueError):
+                self.selector.unregister(descriptor)
+
+    def _ask_descriptors(self) -> None:
+        """Ask spouts for the descriptors that they have now."""
+        # Rule: a spout's descriptor lasts no longer than its connection. The kernel forgets a closed one, and says
+        # nothing where the next has the same number; a number that is another's by now is not ours to watch. So each
+        # is asked for and watched again, and one that has none is asked for tuples as a spout without one.
+        for spout in self._descriptors:
+            self._watch_no_more(spout)
+            self._descriptors[spout] = self.ledgers.guard(spout, "fileno", spout.spout.fileno)
+
+    def _tell_unwatchable(self, spout: SpoutTask, descriptor: int, error: Exception) -> None:
+        if spout in self._unwatchable:
+            return
+        self._unwatchable.add(spout)
+        name = self._component_of(spout.task_id)
+        self.shared.tell(
+            "warning",
+            f"The spout {name} (task {spout.task_id}) returned {descriptor!r} from fileno, which cannot be watched any "
+            f"more ({text_of(error)}). It is asked for tuples each millisecond until it returns another one. Return "
+            "the present connection's descriptor, and None while there is none.",
+            name,
+            spout.task_id,
+        )

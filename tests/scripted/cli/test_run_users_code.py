@@ -150,6 +150,60 @@ def test_a_spout_that_cannot_be_watched_or_timed_is_named(streamlet, backend: st
     assert words in " ".join(done.stderr.split())
 
 
+RECONNECTING = """
+import os, time
+from streamlet import Bolt, ReliableSpout, Topology
+
+class Few(ReliableSpout):
+    outputs = ["n"]
+    n = acked = 0
+    def initialize(self, conf, context):
+        self.connect()
+    def connect(self):
+        self.read_end, self.write_end = os.pipe()
+        os.set_blocking(self.read_end, False)
+        os.write(self.write_end, b"0123456789")
+    def fileno(self):
+        return self.read_end
+    def next_tuple(self):
+        if self.acked == self.n < 9 and (self.n < 5 or time.monotonic() > self.closed + 2.5):  # looked at each second
+            os.read(self.read_end, 1) if self.n < 3 or "HOW" != "stays closed" else None
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def ack(self, tup_id):
+        super().ack(tup_id)
+        self.acked += 1
+        if tup_id == 3:
+            self.closed = time.monotonic()
+            os.close(self.read_end), os.close(self.write_end)
+            kept = [os.dup(0) for _ in range(4)] if "HOW" == "another number" else []
+            self.connect() if "HOW" != "stays closed" else None
+    def caught_up(self):
+        return self.n == 9 and not self.has_unfinished()
+
+class Sink(Bolt):
+    def process(self, tup): pass
+
+class Made(Topology):
+    config = {"topology.max.spout.pending": 1}
+    few = Few.spec()
+    sink = Sink.spec(inputs=[few])
+"""
+
+
+@backends
+@pytest.mark.parametrize("how", ["the same number", "another number", "stays closed"])
+def test_a_spout_whose_descriptor_is_closed_is_asked_for_its_next_one(streamlet, backend: str, how: str) -> None:
+    """As a client's that connects again. The loop's own error ended the run, without the spout's name."""
+    file = streamlet.write(RECONNECTING.replace("HOW", how))
+    done = streamlet("run", file, "--backend", backend, "--until-caught-up", "--json")
+    assert done.returncode == 0, done
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert [row["acked"] for row in result["components"]] == [9, 9]
+    warned = "The spout few (task 1) returned" in done.stdout and "each millisecond" in done.stdout
+    assert warned == (how == "stays closed") and "Traceback" not in done.stderr
+
+
 @backends
 def test_a_bolt_that_cannot_be_timed_is_named(streamlet, backend: str) -> None:
     done = streamlet("run", streamlet.write(made(sink="timer_interval_s = 0")), "--backend", backend)
