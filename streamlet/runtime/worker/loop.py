@@ -939,15 +939,22 @@ class WorkerLoop:
                 self._watch_no_more(spout)
 
     def _watch(self, spout: SpoutTask) -> None:
-        descriptor = self._descriptors[spout]
-        if descriptor is None:
+        if self._try_to_watch(spout) is None:
             return
-        try:
-            self.selector.register(descriptor, selectors.EVENT_READ, None)
-        except (KeyError, OSError, TypeError, ValueError) as error:
-            self._tell_unwatchable(spout, descriptor, error)
-        else:
+        self._ask_descriptor(spout)  # the one that is known may be of a connection that has ended
+        if (error := self._try_to_watch(spout)) is not None:
+            self._tell_unwatchable(spout, error)
+
+    def _try_to_watch(self, spout: SpoutTask) -> Exception | None:
+        """Watch a spout's descriptor, if it has one; return why it cannot be watched."""
+        descriptor = self._descriptors[spout]
+        if descriptor is not None:
+            try:
+                self.selector.register(descriptor, selectors.EVENT_READ, None)
+            except (KeyError, OSError, TypeError, ValueError) as error:
+                return error
             self._watched[spout] = descriptor
+        return None
 
     def _watch_no_more(self, spout: SpoutTask) -> None:
         if (descriptor := self._watched.pop(spout, None)) is not None:
@@ -961,13 +968,16 @@ class WorkerLoop:
         # is asked for and watched again, and one that has none is asked for tuples as a spout without one.
         for spout in self._descriptors:
             self._watch_no_more(spout)
-            self._descriptors[spout] = self.ledgers.guard(spout, "fileno", spout.spout.fileno)
+            self._ask_descriptor(spout)
 
-    def _tell_unwatchable(self, spout: SpoutTask, descriptor: int, error: Exception) -> None:
+    def _ask_descriptor(self, spout: SpoutTask) -> None:
+        self._descriptors[spout] = self.ledgers.guard(spout, "fileno", spout.spout.fileno)
+
+    def _tell_unwatchable(self, spout: SpoutTask, error: Exception) -> None:
         if spout in self._unwatchable:
             return
         self._unwatchable.add(spout)
-        name = self._component_of(spout.task_id)
+        name, descriptor = self._component_of(spout.task_id), self._descriptors[spout]
         self.shared.tell(
             "warning",
             f"The spout {name} (task {spout.task_id}) returned {descriptor!r} from fileno, which cannot be watched any "
