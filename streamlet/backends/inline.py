@@ -82,6 +82,7 @@ class InlineBackend:
             clock=self._clock,
             rng=random.Random(seed),
             report=complaints.report,
+            explain=complaints.explain,
             wake=lambda: loop.post(lambda: None),
             overrides=request.overrides,
             tell=tell,

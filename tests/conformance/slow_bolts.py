@@ -135,6 +135,14 @@ class Forgets(Noting):
             self.ack(tup)
 
 
+class ForgetsForGood(Forgets):
+    """Acks every hundredth number never."""
+
+    def process(self, tup: Tuple) -> None:
+        self.forgotten.clear()
+        super().process(tup)
+
+
 class InThreads(Noting):
     """Works on its tuples in four threads, and holds eight at most. From number 300 on each takes ten times as long."""
 
@@ -211,3 +219,15 @@ class Forgetting(Topology):
     config = CONFIG
     numbers = Numbers.spec()
     slow = Forgets.spec(inputs=[numbers])
+
+
+class Once(Numbers):
+    """Replays nothing."""
+
+    max_fails = 0
+
+
+class ForgettingForGood(Topology):
+    config = CONFIG
+    numbers = Once.spec()
+    slow = ForgetsForGood.spec(inputs=[numbers])

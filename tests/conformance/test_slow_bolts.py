@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from streamlet.backends.contract import ComponentStatus, RunRequest, RunResult, Stop
+from streamlet.backends.outcome import TreesFailed
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
 from tests.conformance.conftest import backend_named
@@ -146,6 +147,15 @@ def test_a_forgotten_tuple_times_out_is_named_counted_charged_and_replayed(
     assert Counter(ran.given) == Counter([*range(250), 0, 100, 200]) and not ran.given_up
     told = [text for text in ran.watcher.texts if "timed out" in text]
     assert told and all("the bolt slow (task 2)" in text and "neither acked nor failed" in text for text in told)
+
+
+@backends
+def test_an_end_by_timeouts_names_the_bolt_that_had_the_tuples(backend: str, workers: int, tmp_path: Path) -> None:
+    with pytest.raises(TreesFailed) as caught:
+        Ran(tmp_path, backend, workers, "ForgettingForGood", slow__count=250)
+    assert caught.value.result.components["numbers"].given_up == 3
+    assert "The bolt slow (task 2) was given tuples" in caught.value.message
+    assert "No component raised anything" not in caught.value.message
 
 
 @backends

@@ -48,6 +48,8 @@ class WorkerContext:
     rng: random.Random
     report: ReportFrom
     wake: Callable[[], None]
+    explain: Callable[[str], None] = lambda why: None
+    """Takes why tuples failed though nothing was raised: the end of the run may name it."""
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     acks: dict[Root, int] = field(default_factory=dict)
     fails: list[int] = field(default_factory=list)

@@ -203,6 +203,10 @@ class Complaints:
             self._first(text)
         logger.debug("%s", "".join(traceback.format_exception(error)))
 
+    def explain(self, why: str) -> None:
+        """Keep why tuples failed, for the end of the run."""
+        self._first(why)
+
     def flush(self) -> None:
         """Tell how many errors were only counted."""
         for (component, kind), unsaid in self._notices.take_left_out().items():
@@ -331,6 +335,14 @@ def _consequence_for(batch: Batch) -> str:
 
 
 # -- tuples that take too long ---------------------------------------------------------------------------------------
+
+
+def forgotten_by(bolt: str, task_id: int, timeout_s: float) -> str:
+    """Name the bolt that had tuples which timed out."""
+    return (
+        f"The bolt {bolt} (task {task_id}) was given tuples longer than topology.message.timeout.secs ({timeout_s:g} "
+        "s) ago, and has neither acked nor failed them."
+    )
 
 
 def timed_out(spout: str, count: int, timeout_s: float, holder: tuple[str, int] | None) -> str:

@@ -24,7 +24,7 @@ from streamlet.runtime.tasks.emitter import Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.shuffle import CALM
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.runtime.tasks.user_errors import AGAIN_S, timed_out, waits_long
+from streamlet.runtime.tasks.user_errors import AGAIN_S, forgotten_by, timed_out, waits_long
 from streamlet.runtime.worker.timers import Timers
 from streamlet.tracking.census import Answer, Ask, Census, CensusResult
 from streamlet.tracking.overdue import NOBODY
@@ -84,6 +84,8 @@ class QueueCensus:
         self._told_expired: Notices[tuple[int, int]] = Notices(AGAIN_S)
         self._unreported: Counter[tuple[int, int]] = Counter()
         """Trees that timed out since it was last told, by spout task and the task that holds them."""
+        self._explained: set[tuple[int, int]] = set()
+        """Those that the end of the run knows."""
 
     # -- asking ------------------------------------------------------------------------------------------------
 
@@ -184,6 +186,9 @@ class QueueCensus:
             if self._told_expired.due(key, now) is not None:
                 holder = None if task == NOBODY else (self._name(task), task)
                 text = timed_out(self._name(spout.task_id), self._unreported.pop(key), spout.pending.timeout_s, holder)
+                if holder is not None and key not in self._explained:
+                    self._explained.add(key)
+                    self._shared.explain(forgotten_by(*holder, spout.pending.timeout_s))
                 self._shared.tell("error", text, *(holder or (self._name(spout.task_id), spout.task_id)))
 
     def _name(self, task_id: int) -> str:

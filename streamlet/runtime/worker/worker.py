@@ -222,6 +222,7 @@ class Worker:
             clock=self.clock,
             rng=random.Random(os.urandom(32)),
             report=self.complaints.report,
+            explain=self.complaints.explain,
             wake=lambda: self.loop.post(lambda: None),
             overrides=plan.overrides,
             in_hand=self.in_hand,
