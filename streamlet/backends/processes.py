@@ -120,7 +120,7 @@ class ProcessLauncher:
         For a process that ends itself right afterwards.
         """
         for _, process in list(self._processes.values()):
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(OSError):  # one that cannot be killed must not keep the others alive
                 os.killpg(process.pid, signal.SIGKILL)
 
     def ended(self) -> list[tuple[int, int, str]]:

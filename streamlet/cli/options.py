@@ -65,15 +65,33 @@ def client_settings_in_file(path: Path) -> dict[str, Any]:
 
 def _rows_in(path: Path, own: Mapping[str, Any]) -> list[tuple[str, Any]]:
     try:
-        return list(_flat(_table_in(path), "", own))
+        rows = list(_flat(_table_in(path), "", own))
     except RecursionError:  # a parser's, or our own
         raise SettingError(f"{path} nests its tables too deeply: no setting's name has so many parts.") from None
+    seen: set[str] = set()
+    for key, _ in rows:
+        if key in seen:  # once with dots and once in a table, which a parser takes for two keys
+            raise SettingError(f"{path}: {_twice(key)}")
+        seen.add(key)
+    return rows
+
+
+def _twice(key: str) -> str:
+    return f"{key!r} is given twice, and nothing says which of the two counts: leave one of them out."
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a table of JSON. Raises ValueError for a key that stands there twice."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError(_twice(next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))).rstrip("."))
+    return table
 
 
 def _table_in(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
-        content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        content = json.loads(text, object_pairs_hook=_each_once) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
         raise SettingError(f"The settings in {path} cannot be read: {error.strerror}.") from error
     except ValueError as error:  # both parsers' errors, and bytes that are not UTF-8

@@ -161,7 +161,13 @@ def show(wanted: str, as_json: bool, debug: bool) -> None:
 def stop(wanted: str, no_wait: bool, debug: bool) -> None:
     """Drain a run and end it, as Ctrl-C does in its terminal."""
     run = the_run(wanted, living_runs())
-    run.ask(run_commands.StopRun())
+    try:
+        run.ask(run_commands.StopRun())
+    except RunRefused:
+        if any(other.run == run.run for other in living_runs()):
+            raise
+        click.echo(f"Run {run.id} of {run.topology} had ended by itself.", err=True)  # while it was being asked
+        return
     click.echo(f"Run {run.id} of {run.topology} drains and ends.", err=True)
     while not no_wait and any(other.run == run.run for other in living_runs()):
         time.sleep(LOOK_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -446,14 +447,25 @@ STORMS_SETTINGS = {
 def _like(key: str, default: Any, text: str, given_by: str) -> Any:
     """Read a user's own key from text, as the config's type."""
     # By the exact type: a bool is an int to isinstance, and "true" would be read as a number.
+    kind = type(default)
+    as_json = kind in (list, tuple, dict)
     readers: dict[type, Callable[[Any], Any]] = {bool: _boolean, int: int, float: float}
     try:
-        return readers[type(default)](text) if type(default) in readers else text
+        return _of_json(kind, text) if as_json else readers[kind](text) if kind in readers else text
     except ValueError:
+        remedy = ": write it as JSON, in quotes for the shell" if as_json else ""
         raise SettingError(
             f"The setting {key!r} given by {given_by} cannot be {text!r}: the topology's config has {default!r} there, "
-            f"which is of type {type(default).__name__}."
+            f"which is of type {kind.__name__}{remedy}."
         ) from None
+
+
+def _of_json(kind: type, text: str) -> Any:
+    """Return the list, tuple or dict that a text of JSON holds. Raises ValueError for another."""
+    found = json.loads(text)
+    if not isinstance(found, dict if kind is dict else list):
+        raise ValueError
+    return kind(found)
 
 
 def parse_setting(key: str, value: Any, source: str) -> Any:

@@ -170,6 +170,8 @@ def test_a_setting_that_cannot_be(refused, streamlet, pair: str, wanted: str) ->
         ("a.json", "[]", "no table of settings"),
         ("a.toml", "[topology.max.spout]\npendign = 5\n", "Did you mean 'topology.max.spout.pending'"),
         ("a.toml", "topology.max.spout.pending = 2.5\n", "a.toml"),
+        ("a.json", '{"lines.topic": "a", "lines.topic": "b"}', "'lines.topic' is given twice"),
+        ("a.toml", '"topology.max.spout.pending" = 5\n[topology]\nmax.spout.pending = 6\n', "is given twice"),
     ],
 )
 def test_a_settings_file_that_cannot_be(refused, streamlet, name: str, text: str, wanted: str) -> None:

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from streamlet.backends.command_listener import CARD, CommandListener
 from streamlet.backends.living_runs import LivingRun, RunRefused, living_runs
 from streamlet.backends.run_commands import ShowRun
+from streamlet.cli import runs as cli_runs
 from tests.command_line import Streamlet
 from tests.patience import PATIENCE_S
 
@@ -253,3 +255,20 @@ def test_a_command_about_runs_that_is_not_there_is_answered_with_one_that_is(
 ) -> None:
     done = streamlet("runs", given, "x")
     assert done.returncode == 2 and said in " ".join(done.stderr.split())
+
+
+def test_a_run_that_ends_by_itself_while_it_is_being_stopped_was_stopped_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ending:
+        run = id = "ab"
+        topology = "Ends"
+
+        def ask(self, command: Any) -> None:
+            raise RunRefused("it does not answer")
+
+    living: list[Ending] = []
+    monkeypatch.setattr(cli_runs, "the_run", lambda wanted, found: Ending())
+    monkeypatch.setattr(cli_runs, "living_runs", lambda: living)
+    ended = CliRunner().invoke(cli_runs.stop, ["ab"])
+    assert ended.exit_code == 0 and "had ended by itself" in ended.output
+    living.append(Ending())
+    assert isinstance(CliRunner().invoke(cli_runs.stop, ["ab"]).exception, RunRefused)

@@ -1,5 +1,7 @@
 """Settings: defaults, precedence, parsing, and a paragraph that names the nearest key."""
 
+from typing import Any
+
 import pytest
 
 from streamlet.base.errors import SettingError
@@ -93,6 +95,12 @@ def test_a_users_own_key_keeps_the_type_it_has_in_the_topology() -> None:
     assert (conf["limit"], conf["share"], conf["on"], conf["word"]) == (7, 1.0, True, "a")
     with pytest.raises(SettingError, match="of type int"):
         resolve({"limit": 5}, {"limit": "seven"})
+    own: dict[str, Any] = {"ports": [1], "pair": (1, 2), "map": {"a": 1}}
+    conf = resolve(own, {"ports": "[3, 4]", "pair": "[3, 4]", "map": '{"b": 2}'})
+    assert (conf["ports"], conf["pair"], conf["map"]) == ([3, 4], (3, 4), {"b": 2})
+    for text in ("3", "[3", '{"a": 1}'):
+        with pytest.raises(SettingError, match="of type list: write it as JSON"):
+            resolve(own, {"ports": text})
 
 
 def test_a_timeout_must_leave_room_for_heartbeats() -> None:
