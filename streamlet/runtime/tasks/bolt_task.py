@@ -317,11 +317,14 @@ class BoltTask:
             for row in copied:
                 self._emit_handed_over(row, stream, given, None)
 
-        with self.calls.noting_refused(len(rows), partial(_is_one_open, anchors)):
+        try:
             copied = [self.calls.row(self.emitter, row, stream, None, False) for row in rows]
             given = _given_anchors(anchors)
             self._refuse_settled(given, stream or DEFAULT_STREAM)
             self.calls.put(emit_all, "emit_many", copied, tracked=_are_tracked(given))
+        except Exception as error:
+            self.calls.note_refused(error, len(rows), _is_one_open(anchors))
+            raise
 
     def _anchors(self, given: Iterable[Any] | Batch | None, routes: StreamRoutes) -> tuple[Tuple | Batch, ...]:
         """Return the anchors of an emit. Raises BadEmit if one of them is done."""
@@ -382,12 +385,15 @@ class BoltTask:
 
         It is anchored to the tuples that it names, and to nothing else.
         """
-        with self.calls.noting_refused(1, partial(_is_one_open, anchors)):
+        try:
             row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
             given = _given_anchors(anchors)
             self._refuse_settled(given, stream or DEFAULT_STREAM)
             act = partial(self._emit_handed_over, row, stream, given, direct_task)
             self.calls.put(act, "emit", [row], tracked=_are_tracked(given))
+        except Exception as error:
+            self.calls.note_refused(error, 1, _is_one_open(anchors))
+            raise
         return None
 
     def _emit_handed_over(

@@ -11,12 +11,11 @@ thread's number takes.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,27 +178,22 @@ class TaskCalls:
         if first:
             others.wake()
 
-    @contextlib.contextmanager
-    def noting_refused(self, rows: int, has_open_anchor: Callable[[], bool]) -> Iterator[None]:
-        """Note an emit of ``rows`` rows that is refused. Any thread.
+    def note_refused(self, error: Exception, rows: int, has_open_anchor: bool) -> None:
+        """Note that an emit of ``rows`` rows was refused. Any thread.
 
-        ``has_open_anchor``: whether a tuple that is not settled yet answers for it.
+        ``has_open_anchor``: a tuple that is not settled yet answers for it.
         """
         # Rule: a refused emit of another thread is told by the run, too. A pool keeps what its calls raise in a future
         # that nobody looks at: a bolt whose every emit was refused would end with nothing sent, and status 0.
-        try:
-            yield
-        except Exception as error:
-            # Who finds no room may try again. A thread that is no pool's brings news of its own, which come too late at
-            # the end; a pool's works on what the bolt was given.
-            kind = FULL if isinstance(error, NoRoom) else ENDED if getattr(error, "run_ends", False) else WRONG
-            answered = kind == FULL or (kind == ENDED and not is_pools()) or has_open_anchor()
-            with self._others.changed:
-                self.used = True
-                before = self._refused.get(kind)
-                gone = (before.gone if before else 0) + (0 if answered else rows)
-                self._refused[kind] = Refused(kind, (before.rows if before else 0) + rows, gone, error)
-            raise
+        # Who finds no room may try again. A thread that is no pool's brings news of its own, which come too late at the
+        # end; a pool's works on what the bolt was given.
+        kind = FULL if isinstance(error, NoRoom) else ENDED if getattr(error, "run_ends", False) else WRONG
+        answered = kind == FULL or (kind == ENDED and not is_pools()) or has_open_anchor
+        with self._others.changed:
+            self.used = True
+            before = self._refused.get(kind)
+            gone = (before.gone if before else 0) + (0 if answered else rows)
+            self._refused[kind] = Refused(kind, (before.rows if before else 0) + rows, gone, error)
 
     def take_refused(self) -> list[Refused]:
         """Return newly refused emits, one entry a kind of error."""

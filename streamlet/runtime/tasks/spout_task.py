@@ -311,9 +311,13 @@ class SpoutTask:
         need_task_ids: bool,
     ) -> list[int] | None:
         """Hand another thread's ``emit`` over to the loop."""
-        with self.calls.noting_refused(1, _has_source):
+        try:
             row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
             self.calls.put(partial(emit, row, tup_id, stream, direct_task), "emit", [row], tracked=self._tracks(tup_id))
+        except Exception as error:
+            # Its source has it still, which it was not taken from.
+            self.calls.note_refused(error, 1, has_open_anchor=True)
+            raise
         return None
 
     def _tracks(self, tup_id: Hashable | None) -> bool:
@@ -328,20 +332,28 @@ class SpoutTask:
     ) -> None:
         """Hand another thread's ``emit_many`` over to the loop."""
         given = [*tuples]
-        with self.calls.noting_refused(len(given), _has_source):
+        try:
             rows = [self.calls.row(self.emitter, values, stream, None, False) for values in given]
             self.calls.put(partial(emit_many, rows, tup_id, stream), "emit_many", rows, tracked=self._tracks(tup_id))
+        except Exception as error:
+            # Its source has it still, which it was not taken from.
+            self.calls.note_refused(error, len(given), has_open_anchor=True)
+            raise
 
     def emit_each_from_other_thread(
         self, emit_each: Callable[..., bool], rows: list[Sequence[Any]] | Columns, ids: Sequence[Hashable]
     ) -> None:
         """Hand another thread's ``emit_each`` over to the loop."""
-        with self.calls.noting_refused(len(rows), _has_source):
+        try:
             self._compare(rows, ids)
             # As one call, and after all rows were looked at: else a bad one, or no room, would come after some were
             # taken.
             copied = [self.calls.row(self.emitter, row, None, None, False) for row in rows]
             self.calls.put(partial(emit_each, copied, ids), "emit_each", copied, tracked=self.tracked)
+        except Exception as error:
+            # Its source has it still, which it was not taken from.
+            self.calls.note_refused(error, len(rows), has_open_anchor=True)
+            raise
 
     def _open(self, rows: Sequence[tuple[Outbox, list[Any]]], tup_id: Hashable | None, stream: str) -> None:
         self.emits += 1
@@ -757,8 +769,3 @@ def _key(tup_id: object) -> Hashable:
     except TypeError:
         return repr(tup_id)
     return tup_id
-
-
-def _has_source() -> bool:
-    """Tell that a refused emit is its source's still."""
-    return True

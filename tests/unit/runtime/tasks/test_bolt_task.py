@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -621,7 +620,7 @@ def test_an_emit_of_a_thread_for_a_tuple_that_is_settled_is_refused_there_or_cou
         here=lambda: False,
         row=lambda emitter, values, *rest: [*values],
         put=lambda act, *rest, **named: calls.append(act),
-        noting_refused=lambda rows, has_open_anchor: contextlib.nullcontext(),
+        note_refused=lambda error, rows, has_open_anchor: None,
     )
 
     def emit() -> None:
