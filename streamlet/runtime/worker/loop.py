@@ -23,7 +23,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from streamlet.base.errors import BadEmit, StreamletError, ValueCannotTravel, hurts_one_tuple, text_of
+from streamlet.base.errors import BadEmit, StreamletError, ValueCannotTravel, hurts_one_tuple
 from streamlet.base.untracked import NOBODY_SENDS, untracked_text
 from streamlet.components.batching import BatchingBolt
 from streamlet.components.bolt import Bolt
@@ -45,6 +45,7 @@ from streamlet.runtime.worker.back_pressure import BackPressure
 from streamlet.runtime.worker.held_watch import LOOKS, HeldWatch
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.queue_census import QueueCensus
+from streamlet.runtime.worker.spout_wakeups import SpoutWakeups
 from streamlet.runtime.worker.thread_watch import LOOK_S as THREADS_LOOK_S
 from streamlet.runtime.worker.thread_watch import ThreadWatch
 from streamlet.runtime.worker.timers import Timers
@@ -177,12 +178,6 @@ class WorkerLoop:
         self._holds_back_since: dict[int, float] = {}
         self._holders: list[BoltTask] = []
         """The bolts that may hold untracked tuples: nobody sends those again."""
-        self._polls: list[SpoutTask] = []
-        self._descriptors: dict[SpoutTask, int | None] = {}
-        """What each spout that has one last returned from ``fileno``."""
-        self._watched: dict[SpoutTask, int] = {}
-        self._unwatchable: set[SpoutTask] = set()
-        """Spouts that were told to have lost their descriptor."""
         self.paused: set[str] = {"starting"}
         self.quiet = 0
         self._ticking = shared.plan.ticking(shared.conf)
@@ -202,6 +197,12 @@ class WorkerLoop:
         self.timers = Timers()
         self._held_watch: HeldWatch | None = None
         self._thread_watch = ThreadWatch(shared.tell)
+        self.wakeups = SpoutWakeups(
+            self.selector,
+            lambda spout: self.ledgers.guard(spout, "fileno", spout.spout.fileno),
+            self._component_of,
+            shared.tell,
+        )
         self._slept_s = 0.0
         self.census = QueueCensus(
             shared,
@@ -246,8 +247,7 @@ class WorkerLoop:
                 live.run.initialized()
                 self._add_bolt(live, now)
         self._watch_held(now)
-        if self._descriptors:
-            self.timers.every(IDLE_S, self._ask_descriptors, now)
+        self.timers.every(IDLE_S, self.wakeups.renew, now)
         self.timers.every(THREADS_LOOK_S, lambda: self._thread_watch.look(self.tasks.values()), now)
         self.shared.in_hand.clear()
         keep_shown()
@@ -255,30 +255,11 @@ class WorkerLoop:
     def _add_spout(self, spout: SpoutTask, now: float) -> None:
         self.spouts[spout.task_id] = spout
         name = self.plan.tasks[spout.task_id - 1].component
-        descriptor = self.ledgers.guard(spout, "fileno", spout.spout.fileno)
-        if descriptor is None or not self._can_watch(name, descriptor):
-            self._polls.append(spout)
-        else:
-            self._descriptors[spout] = descriptor
+        self.wakeups.add(spout)
         period_s = spout.spout.timer_interval_s
         if period_s is not None:
             on_timer = partial(self.ledgers.guard, spout, "on_timer", spout.spout.on_timer)
             self._call_every(period_s, on_timer, f"The spout {name}", now)
-
-    def _can_watch(self, name: str, descriptor: int) -> bool:
-        """Tell whether the loop can sleep on a spout's descriptor. Raises ComponentFailed if it is none."""
-        try:
-            self.selector.register(descriptor, selectors.EVENT_READ, None)
-        except PermissionError:  # a regular file is always readable, and epoll watches none
-            return False
-        except (KeyError, OSError, TypeError, ValueError) as error:
-            raise ComponentFailed(
-                f"The spout {name} returned {descriptor!r} from fileno, which cannot be watched "
-                f"({text_of(error)}). Return the number of an open socket or pipe of its own, or None to be asked each "
-                "millisecond."
-            ) from error
-        self.selector.unregister(descriptor)
-        return True
 
     def _add_bolt(self, live: LiveTask, now: float) -> None:
         period_s = live.conf[TICK_PERIOD]
@@ -912,7 +893,7 @@ class WorkerLoop:
                 sender.stats.lost += gone
 
     def _sleep(self) -> float:
-        self._watch_descriptors()
+        self.wakeups.watch()
         # From now, not from when the turn began: a turn may take as long as its bolts, and a timer would be late by it.
         due = max(0.0, self.timers.next_due() - self.clock.monotonic())
         # Calls that wait for room, which an ack or a bolt of this very turn may have made. Those of paused spouts wait
@@ -922,67 +903,6 @@ class WorkerLoop:
             return min(POLL_S, due)
         # A spout without a descriptor cannot wake the loop, so it is asked each millisecond. One that may not emit
         # waits for the ack that makes room, and that wakes the loop.
-        for spout in chain(self._polls, self._descriptors):
-            if spout.active and not spout.full and spout not in self._watched:
-                return min(POLL_S, due)
+        if self.wakeups.must_poll():
+            return min(POLL_S, due)
         return min(due, IDLE_S)
-
-    def _watch_descriptors(self) -> None:
-        """Watch descriptors only of spouts that may be asked for tuples."""
-        # A spout that may not be asked reads nothing: its descriptor would stay readable, and the loop would never
-        # sleep.
-        for spout in self._descriptors:
-            wanted = spout.active and not spout.full
-            if wanted and spout not in self._watched:
-                self._watch(spout)
-            elif not wanted:
-                self._watch_no_more(spout)
-
-    def _watch(self, spout: SpoutTask) -> None:
-        if self._try_to_watch(spout) is None:
-            return
-        self._ask_descriptor(spout)  # the one that is known may be of a connection that has ended
-        if (error := self._try_to_watch(spout)) is not None:
-            self._tell_unwatchable(spout, error)
-
-    def _try_to_watch(self, spout: SpoutTask) -> Exception | None:
-        """Watch a spout's descriptor, if it has one; return why it cannot be watched."""
-        descriptor = self._descriptors[spout]
-        if descriptor is not None:
-            try:
-                self.selector.register(descriptor, selectors.EVENT_READ, None)
-            except (KeyError, OSError, TypeError, ValueError) as error:
-                return error
-            self._watched[spout] = descriptor
-        return None
-
-    def _watch_no_more(self, spout: SpoutTask) -> None:
-        if (descriptor := self._watched.pop(spout, None)) is not None:
-            with contextlib.suppress(KeyError, ValueError):
-                self.selector.unregister(descriptor)
-
-    def _ask_descriptors(self) -> None:
-        """Ask spouts for the descriptors that they have now."""
-        # Rule: a spout's descriptor lasts no longer than its connection. The kernel forgets a closed one, and says
-        # nothing where the next has the same number; a number that is another's by now is not ours to watch. So each
-        # is asked for and watched again, and one that has none is asked for tuples as a spout without one.
-        for spout in self._descriptors:
-            self._watch_no_more(spout)
-            self._ask_descriptor(spout)
-
-    def _ask_descriptor(self, spout: SpoutTask) -> None:
-        self._descriptors[spout] = self.ledgers.guard(spout, "fileno", spout.spout.fileno)
-
-    def _tell_unwatchable(self, spout: SpoutTask, error: Exception) -> None:
-        if spout in self._unwatchable:
-            return
-        self._unwatchable.add(spout)
-        name, descriptor = self._component_of(spout.task_id), self._descriptors[spout]
-        self.shared.tell(
-            "warning",
-            f"The spout {name} (task {spout.task_id}) returned {descriptor!r} from fileno, which cannot be watched any "
-            f"more ({text_of(error)}). It is asked for tuples each millisecond until it returns another one. Return "
-            "the present connection's descriptor, and None while there is none.",
-            name,
-            spout.task_id,
-        )
