@@ -79,17 +79,12 @@ class HoldsAndEnds(Forgets):
             raise ValueError("no more")
 
 
-class AcksBefore(Bolt):
+class AcksBefore(OnOwnThreads):
     """Has its tuples acked when a pool has them, and emits there."""
 
-    outputs = ["n", "square"]
+    auto_ack = True
+    max_unacked = None
     anchored = True
-
-    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        self.pool, self.secs = ThreadPoolExecutor(5), conf["at_once.secs"]
-
-    def process(self, tup: Tuple) -> None:
-        self.pool.submit(self.work, tup)
 
     def work(self, tup: Tuple) -> None:
         time.sleep(self.secs)

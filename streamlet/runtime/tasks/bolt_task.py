@@ -31,7 +31,7 @@ from streamlet.runtime.tasks.emitter import Emitter, Outbox, Pick, StreamRoutes,
 from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
 from streamlet.runtime.tasks.held_tuples import HeldTuples
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, COUNT, LENGTH, TASK, InHand
-from streamlet.runtime.tasks.other_threads import OtherThreads, Refused, TaskCalls
+from streamlet.runtime.tasks.other_threads import OtherThreads, RefusedEmits, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.user_errors import Defined, behind, bolt_ended_run, every_tuple_failed, never_settled
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copied, copies
@@ -408,7 +408,7 @@ class BoltTask:
             self._give_up(1)
             self.report(error, anchors[0] if anchors else None, None)
 
-    def give_up_refused(self, refused: Refused) -> None:
+    def give_up_refused(self, refused: RefusedEmits) -> None:
         """Count emits of other threads that were refused, and tell why."""
         self.stats.errors += 1
         self._give_up(refused.gone)
@@ -484,7 +484,7 @@ class BoltTask:
 
         Raises BadEmit where the message would not be kept.
         """
-        # Refused here, where the bolt can be told: a spout that keeps no dead letters would lose the message.
+        # RefusedEmits here, where the bolt can be told: a spout that keeps no dead letters would lose the message.
         given, cause = _given(tup), cause_of(self.emitter.component, reason, to_dead_letters=True)
         self._check_dead_letters(given)
         if not self.calls.here():

@@ -89,7 +89,7 @@ WRONG, FULL, ENDED = "wrong", "full", "ended"
 
 
 @dataclass
-class Refused:
+class RefusedEmits:
     """Emits of other threads that were refused for one kind of reason."""
 
     kind: str
@@ -123,7 +123,7 @@ class TaskCalls:
         """Whether another thread has ever called: the component has threads of its own."""
         self.emitted = False
         """Whether one of those calls was an emit."""
-        self._refused: dict[str, Refused] = {}
+        self._refused: dict[str, RefusedEmits] = {}
         """Emits that were refused since they were last taken. Changed under ``OtherThreads.changed``."""
 
     def __len__(self) -> int:
@@ -193,9 +193,9 @@ class TaskCalls:
             self.used = True
             before = self._refused.get(kind)
             gone = (before.gone if before else 0) + (0 if answered else rows)
-            self._refused[kind] = Refused(kind, (before.rows if before else 0) + rows, gone, error)
+            self._refused[kind] = RefusedEmits(kind, (before.rows if before else 0) + rows, gone, error)
 
-    def take_refused(self) -> list[Refused]:
+    def take_refused(self) -> list[RefusedEmits]:
         """Return newly refused emits, one entry a kind of error."""
         if not self._refused:
             return []

@@ -1,4 +1,4 @@
-"""Knows which spouts wake the loop by a descriptor, and which are asked each millisecond. On the loop's thread."""
+"""Knows which spouts wake the loop by a descriptor, and which are polled. On the loop's thread."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from typing import Any
 from streamlet.base.errors import text_of
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import ComponentFailed
-
-Ask = Callable[[SpoutTask], Any]
-"""Calls a spout's ``fileno``, and answers for its errors."""
+from streamlet.runtime.worker.held_watch import TellOfTask
 
 
 class SpoutWakeups:
-    """The descriptors of one worker's spouts, in the selector that its loop sleeps on."""
+    """The descriptors of a worker's spouts, in its loop's selector."""
 
     def __init__(
         self,
         selector: selectors.BaseSelector,
-        ask: Ask,
+        ask: Callable[[SpoutTask], Any],
         name_of: Callable[[int], str],
-        tell: Callable[[str, str, str, int], None],
+        tell: TellOfTask,
     ) -> None:
-        """``name_of`` returns a task's component; ``tell`` takes level, text, component and task."""
+        """Begin without spouts.
+
+        ``ask`` calls a spout's ``fileno``, and answers for its errors; ``name_of`` returns a task's component.
+        """
         self._selector = selector
         self._ask = ask
         self._name_of = name_of

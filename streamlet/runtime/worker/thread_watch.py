@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import cast
 
 from streamlet.base.errors import text_of
 from streamlet.components.bolt import Bolt
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask
-from streamlet.runtime.tasks.other_threads import ENDED, FULL, Refused
+from streamlet.runtime.tasks.other_threads import ENDED, FULL, RefusedEmits
+from streamlet.runtime.worker.held_watch import TellOfTask
 
 LOOK_S = 1.0
 """Seconds between two looks."""
@@ -17,14 +18,11 @@ LOOK_S = 1.0
 TELL_AGAIN = 10
 """A kind of refusal is told again when so many times more rows were refused."""
 
-Tell = Callable[[str, str, str, int], None]
-"""Takes level, text, component and task."""
-
 
 class ThreadWatch:
     """Tells what no thread's caller may read: emits that were refused, and work that no run waits for."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: TellOfTask) -> None:
         self._tell = tell
         self._warned: set[int] = set()
         """Tasks that were told to settle their tuples by hand."""
@@ -67,7 +65,7 @@ class ThreadWatch:
             "slow-bolts`.",
         )
 
-    def _tell_refused(self, live: LiveTask, refused: Refused) -> None:
+    def _tell_refused(self, live: LiveTask, refused: RefusedEmits) -> None:
         kind = live.plan.task_id, refused.kind
         rows = self._rows[kind] = self._rows.get(kind, 0) + refused.rows
         if rows < TELL_AGAIN * self._told.get(kind, 0):

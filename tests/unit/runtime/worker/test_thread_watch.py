@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from streamlet import Bolt, ReliableSpout
-from streamlet.runtime.tasks.other_threads import ENDED, FULL, WRONG, Refused
+from streamlet.runtime.tasks.other_threads import ENDED, FULL, WRONG, RefusedEmits
 from streamlet.runtime.worker.thread_watch import TELL_AGAIN, ThreadWatch
 
 
@@ -25,9 +25,9 @@ class Calls:
 
     def __init__(self) -> None:
         self.used = self.emitted = True
-        self.refused: list[Refused] = []
+        self.refused: list[RefusedEmits] = []
 
-    def take_refused(self) -> list[Refused]:
+    def take_refused(self) -> list[RefusedEmits]:
         taken, self.refused = self.refused, []
         return taken
 
@@ -37,7 +37,7 @@ class Watched:
 
     def __init__(self, component: Any) -> None:
         self.texts: list[str] = []
-        self.given_up: list[Refused] = []
+        self.given_up: list[RefusedEmits] = []
         self.calls = Calls()
         self.stats = SimpleNamespace(lost=0)
         run = SimpleNamespace(calls=self.calls, stats=self.stats, give_up_refused=self.given_up.append)
@@ -45,15 +45,15 @@ class Watched:
         self.live: Any = SimpleNamespace(component=component, run=run, plan=plan)
         self.watch = ThreadWatch(lambda level, text, component, task: self.texts.append(text))
 
-    def look(self, *refused: Refused) -> list[str]:
+    def look(self, *refused: RefusedEmits) -> list[str]:
         self.calls.refused += refused
         self.texts.clear()
         self.watch.look([self.live])
         return [*self.texts]
 
 
-def refused(kind: str, rows: int = 1, gone: int = 1) -> Refused:
-    return Refused(kind, rows, gone, ValueError("why it was"))
+def refused(kind: str, rows: int = 1, gone: int = 1) -> RefusedEmits:
+    return RefusedEmits(kind, rows, gone, ValueError("why it was"))
 
 
 def test_a_bolt_with_auto_ack_whose_threads_emit_is_told_once() -> None:
