@@ -679,7 +679,10 @@ class RunCoordinator:
         """Keep a dead worker's numbers; tell the losses known by now."""
         numbers, ends = self.numbers, self.supervisor.ending is not None
         page = self.pages.pop(worker, None)
-        counts = UntrackedCounts(len(self.plan.tasks), page).look() if page is not None and writer_of(page) else None
+        kept = UntrackedCounts(len(self.plan.tasks), page) if page is not None and writer_of(page) else None
+        counts = kept.look() if kept is not None else None
+        if kept is not None and (given_up := kept.look_at_given_up()):
+            numbers.gave_up(worker, given_up)
         if not self.supervisor.workers[worker].stopped:  # one that has closed in order has told what it left
             self._note_losses(numbers.losses.died(worker, epoch, counts, self._living(), ends))
         if ends:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from streamlet.backends.partition_rows import PartitionRows
 from streamlet.backends.untracked_losses import UntrackedLosses
 from streamlet.model.plan import Plan
-from streamlet.runtime.tasks.task_stats import GAUGES, component_rows, merged
+from streamlet.runtime.tasks.task_stats import GAUGES, TaskStats, component_rows, merged
 from streamlet.runtime.tasks.untracked_counts import Counted
 from streamlet.runtime.worker.messages import Beat
 
@@ -35,6 +36,15 @@ class RunNumbers:
         self.beats[worker] = beat
         self.losses.heard(worker, Counted(*map(dict, (beat.done, beat.emitted, beat.handed))), beat.sent)
         self.partitions.heard(worker, beat.partitions)
+
+    def gave_up(self, worker: int, counts: Mapping[int, int]) -> None:
+        """Take the numbers that a dead worker's tasks had given up."""
+        beat = self.beats.get(worker, Beat({}, [], 0, 0))
+        tasks = dict(beat.tasks)
+        for task_id, count in counts.items():
+            known = tasks.get(task_id) or TaskStats().snapshot()
+            tasks[task_id] = {**known, "given_up": max(count, known["given_up"])}
+        self.beats[worker] = dataclasses.replace(beat, tasks=tasks)
 
     def are_known_of(self, worker: int) -> bool:
         """Tell whether a heartbeat of the worker had numbers."""

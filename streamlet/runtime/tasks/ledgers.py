@@ -45,7 +45,9 @@ class Ledgers:
         outgoing: Callable[[int], Outgoing],
         in_hand: InHand,
         causes: FailureCauses | None = None,
+        given_up: Callable[[int, int], None] = lambda task_id, count: None,
     ) -> None:
+        """Begin without spouts. ``given_up`` takes a spout's task, and how many messages it has given up."""
         self.spouts: dict[int, SpoutTask] = {}
         self.retires = False
         """Whether a spout that raises is retired, and the turn goes on: then ``failure`` must be looked at after it."""
@@ -58,6 +60,7 @@ class Ledgers:
         self._causes = FailureCauses() if causes is None else causes
         self._outgoing = outgoing
         self._in_hand = in_hand
+        self._given_up = given_up
         self._worker_of: Mapping[int, int] = {task.task_id: task.worker for task in plan.spout_tasks}
         owners = list(self._worker_of)
         self._sole_owner = owners[0] if len(owners) == 1 else None
@@ -107,22 +110,37 @@ class Ledgers:
 
         The reason does not travel, for a failure by a bolt needs none; the causes do.
         """
+        told: dict[int, SpoutTask] = {}
         for root in roots:
             task_id = owner_task(root)
             spout = self.spouts.get(task_id)
             if spout is not None:
+                told[task_id] = spout
                 self.guard(spout, "fail", partial(spout.apply_fails, [root], reason, causes.get(root)))
             elif task_id in self._worker_of:
                 outgoing = self._outgoing(self._worker_of[task_id])
                 outgoing.fails.append(root)
                 if root in causes:
                     outgoing.causes[root] = causes[root]
+        for spout in told.values():
+            self._note_given_up(spout)
+
+    def tell_failures(self, spout: SpoutTask, act: Callable[[], Any]) -> Any:
+        """Make a call that tells a spout of failures."""
+        told = self.guard(spout, "fail", act)
+        self._note_given_up(spout)
+        return told
+
+    def _note_given_up(self, spout: SpoutTask) -> None:
+        # Rule: noted when its spout has been told, and not by the next heartbeat. Its worker may die before: nobody
+        # would hear of it, and a run that has lost tuples would end with status 0.
+        self._given_up(spout.task_id, self.guard(spout, "given_up_count", spout.spout.given_up_count))
 
     def apply_crashes(self, roots: list[int], how: str, component: str) -> None:
         """Fail the trees of spouts here whose tuples a worker died of; the others' workers hear of it themselves."""
         for spout in self.spouts.values():
             own = [root for root in roots if owner_task(root) == spout.task_id]
-            self.guard(spout, "fail", partial(spout.apply_crashes, own, how, component))
+            self.tell_failures(spout, partial(spout.apply_crashes, own, how, component))
 
     def fail_unsendable(self, runs: list[Run]) -> None:
         """Fail the trees of tuples for a worker without a link."""
@@ -148,7 +166,7 @@ class Ledgers:
         """Fail every open tree; return how many there were. Any of them may have used a link that is gone."""
         failed = self.pending()
         for spout in self.spouts.values():
-            self.guard(spout, "fail", spout.fail_all)
+            self.tell_failures(spout, spout.fail_all)
         return failed
 
     def pending(self) -> int:

@@ -154,7 +154,16 @@ class WorkerLoop:
             self._fail_too_large,
         )
         to = self.departures.to
-        self.ledgers = Ledgers(shared.plan, shared.clock, shared.acks, shared.fails, to, shared.in_hand, shared.causes)
+        self.ledgers = Ledgers(
+            shared.plan,
+            shared.clock,
+            shared.acks,
+            shared.fails,
+            to,
+            shared.in_hand,
+            shared.causes,
+            lambda task_id, count: self.untracked.given_up.__setitem__(task_id - 1, count),
+        )
         self.spouts = self.ledgers.spouts
         bolts = [task for task in shared.plan.bolt_tasks if task.worker == shared.worker]
         self.inbox = Inbox(
@@ -683,6 +692,7 @@ class WorkerLoop:
             # Rule: noted after what it has emitted for them. A worker that is killed in between seems to have taken
             # along tuples that were done. The other way round, lost ones would seem done, and nobody would hear of it.
             self.untracked.done[live.plan.task_id - 1] = live.run.untracked_done
+            self.untracked.given_up[live.plan.task_id - 1] = live.run.stats.given_up
         if live.run.calls.used:
             live.run.calls.note_taken()
 

@@ -168,7 +168,7 @@ class QueueCensus:
         changed = spout.steer(found)
         if changed is False and found.wait_s > spout.window.target_s:
             self._tell_wait(spout, found, now)
-        expired = self._ledgers.guard(spout, "fail", partial(spout.expire, found, now))
+        expired = self._ledgers.tell_failures(spout, partial(spout.expire, found, now))
         if expired:
             self._tell_expired(spout, expired)
         return True if spout.overdue.in_doubt else changed
