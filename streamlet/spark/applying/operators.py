@@ -71,24 +71,30 @@ class StageRun:
 
 
 class _Travelling:
-    """A job as it is pickled: its classes are looked up after their zips are first on the path."""
+    """A job as it is pickled: its classes are looked up by the task that runs it."""
 
     def __init__(self, job: StageJob) -> None:
-        self._job = job
+        self._zips = job.zips
+        self._pickled = cloudpickle.dumps(job)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (self._job.zips, cloudpickle.dumps(self._job))
-
-
-def _arrived(zips: tuple[str, ...], job: bytes) -> Any:
-    import_from(zips)
-    return pickle.loads(job)  # noqa: S301 - it came with the task that runs it
+    def arrived(self) -> StageJob:
+        """Return the job, with its zips first on the path."""
+        import_from(self._zips)
+        job: StageJob = pickle.loads(self._pickled)  # noqa: S301 - it came with the task that runs it
+        return job
 
 
 def _pickled(state: dict[str, Any]) -> dict[str, Any]:
     """Return a stage's attributes with its job as it travels."""
     job, *rest = state["_parts"]
     return {**state, "_parts": (_Travelling(job), *rest)}
+
+
+def _begun(job: StageJob | _Travelling, *rest: Any) -> StageRun:
+    """Start a stage's bolts in a task."""
+    # Rule: look a job's classes up where its bolts are made, not where it is unpickled. Spark unpickles a keyed stage
+    # on the driver, too, in a process that has none of the zips on its path, and calls `init` alone there.
+    return StageRun(job.arrived() if isinstance(job, _Travelling) else job, *rest)
 
 
 @plain_errors
@@ -104,10 +110,10 @@ class MappedStage:
         return _pickled(self.__dict__)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        run = StageRun(*self._parts) if self._always else None
+        run = _begun(*self._parts) if self._always else None
         try:
             for batch in batches:
-                run = run or StageRun(*self._parts)
+                run = run or _begun(*self._parts)
                 for start in range(0, batch.num_rows, ROWS_AT_ONCE):
                     for source, columns in run.rows_in.columns(batch.slice(start, ROWS_AT_ONCE)):
                         yield from run.rows_out.batches(run.with_failed(run.chain.feed(source, columns)))
@@ -185,7 +191,7 @@ class KeyedStage(StatefulProcessor):  # type: ignore[misc]  # pyspark is not typ
 
     def _restored(self) -> tuple[StageRun, bytes | None]:
         if self._run is None:
-            run = StageRun(*self._parts)
+            run = _begun(*self._parts)
             head = run.chain.head
             try:
                 shared = head.definition.conf, head.context, head.bolt.logger

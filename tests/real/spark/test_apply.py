@@ -235,3 +235,48 @@ def test_an_edited_topology_that_is_applied_again_runs_its_new_code(
         assert made[-1].collect() == [("a" + mark,)]
     assert [each.collect()[0].line for each in made] == ["a1", "a22", "a1"]
     del sys.modules["edited_topology"]
+
+
+COUNTS = """
+from streamlet import Bolt, Grouping, Spout, Topology
+
+class Lines(Spout):
+    outputs = ["line"]
+
+    def next_tuple(self):
+        pass
+
+class Counts(Bolt):
+    outputs = ["line", "n"]
+
+    def initialize(self, conf, context):
+        self.n = 0
+
+    def process(self, tup):
+        self.n += 1
+        self.emit([tup.values[0], self.n])
+
+class Counted(Topology):
+    lines = Lines.spec()
+    counts = Counts.spec(inputs={lines: Grouping.fields("line")})
+"""
+
+
+def test_a_keyed_stream_starts_though_its_module_is_not_in_the_working_directory(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor in PYTHONPATH: a process of Spark's on the driver unpickles the stage, and has those alone."""
+    spark.conf.set(STATE_STORE, ROCKSDB)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "counted_elsewhere.py").write_text(COUNTS)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "code")])
+    module = importlib.import_module("counted_elsewhere")
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines" / "0.txt").write_text("a\nb\na\n")
+    lines = spark.readStream.text(str(tmp_path / "lines")).withColumnRenamed("value", "line")
+    applied = apply(module.Counted, {"lines": lines}, schemas={"counts": "line string, n long"})
+    query = writing(applied["counts"], tmp_path / "counts").trigger(availableNow=True).start()
+    assert query.awaitTermination(PATIENCE_S) and query.exception() is None
+    found = spark.read.parquet(str(tmp_path / "counts" / "out"))
+    assert sorted(map(tuple, found.collect())) == [("a", 1), ("a", 2), ("b", 1)]
+    del sys.modules["counted_elsewhere"]

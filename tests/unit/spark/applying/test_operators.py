@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import pickle
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow
 import pytest
+from pyspark import cloudpickle
 
 from streamlet import BatchingBolt, Bolt, Grouping, StreamId, Topology, Tuple
 from streamlet.runtime.tasks.user_errors import ComponentFailed
@@ -277,3 +282,19 @@ def test_a_batch_that_raised_with_auto_fail_off_has_failed_and_those_that_wait_h
     store = Store(keyed(Groups, **{"topology.tick.tuple.freq.secs": 1}), "skip")
     assert store.batch(0, x=["x"]) == store.batch(10, x=["x"]) == store.batch(1000) == []
     assert (store.skipped.value, [*store.kept]) == ({"one": 1}, ["x"])
+
+
+def test_a_keyed_stage_is_unpickled_where_its_modules_are_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As by the process of Spark's on the driver, which calls ``init`` alone."""
+    code = "from tests.topologies.counted_words import Count\nclass Other(Count): pass\n"
+    (tmp_path / "on_executors_only.py").write_text(code)
+    with monkeypatch.context() as here:
+        here.syspath_prepend(tmp_path)
+        cls = importlib.import_module("on_executors_only").Other
+        rows_in = RowsIn((LINES,), (1,), 1)
+        data = cloudpickle.dumps(KeyedStage(job(keyed(cls)), rows_in, COUNTED, None, ("c0", "c1")))
+    del sys.modules["on_executors_only"]
+    stage = pickle.loads(data)
+    stage.init(Store(keyed(Count)))
+    with pytest.raises(ModuleNotFoundError, match="on_executors_only"):
+        [*stage.handleInputRows(("a",), iter([("a", ["a"])]), None)]
