@@ -195,7 +195,7 @@ class _Compiled:
             if stage.kind == KEYED:
                 frame = frame.repartition(*keys)
             elif stage.kind == SINGLE:
-                frame = frame.repartition(1)
+                frame = _in_one_partition(frame)
             mapped = MappedStage(job, rows_in, rows_out, self.skipped)
             made = frame.mapInArrow(mapped, schema)
             if len(rows_out.streams) == 1:
@@ -227,6 +227,14 @@ class _Compiled:
             {stream.name: stream.fields for stream in component.streams()},
             ticks(topology, request.conf, name),
         )
+
+
+def _in_one_partition(frame: Any) -> Any:
+    # Rule: the one bolt of all gets its partition, though there be no row. Spark's optimizer drops a frame that it
+    # knows to be empty, with all its partitions: `limit 0` would give no result, and a filter without a match one.
+    spark = frame.sparkSession
+    nothing = spark.createDataFrame(spark.sparkContext.parallelize([], 1), frame.schema)  # an RDD it cannot look into
+    return frame.unionAll(nothing).repartition(1)
 
 
 # -- what was given

@@ -6,7 +6,7 @@ import importlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tests.command_line import ROOT
 from tests.patience import PATIENCE_S
 from tests.real.word_counts import random_lines
 from tests.topologies.counted_words import CountedWords
+from tests.topologies.total_lines import TotalLines
 
 pytestmark = pytest.mark.spark
 
@@ -280,3 +281,26 @@ def test_a_keyed_stream_starts_though_its_module_is_not_in_the_working_directory
     found = spark.read.parquet(str(tmp_path / "counts" / "out"))
     assert sorted(map(tuple, found.collect())) == [("a", 1), ("a", 2), ("b", 1)]
     del sys.modules["counted_elsewhere"]
+
+
+EMPTY: dict[str, Callable[[Any], Any]] = {
+    "a day without files": lambda days: days.where("day = 'sun'"),
+    "no such line": lambda days: days.where("line = 'none'"),
+    "limit": lambda days: days.limit(0),
+    "never": lambda days: days.where("1 = 0"),
+    "a contradiction": lambda days: days.where("line IS NULL AND line = 'a'"),
+    "a join": lambda days: days.join(days.where("false").select("line"), "line"),
+    "an aggregation": lambda days: days.where("line = 'none'").groupBy("line").count(),
+}
+
+
+def test_a_global_bolt_gives_its_result_whatever_makes_its_dataframe_empty(spark: Any, tmp_path: Path) -> None:
+    """Spark's optimizer drops a frame that it knows to be empty, and with it the one partition of the bolt."""
+    rows = spark.createDataFrame([("a", "mon"), ("b", "tue")], "line string, day string")
+    rows.write.partitionBy("day").parquet(str(tmp_path / "days"))
+    days = spark.read.parquet(str(tmp_path / "days"))
+    found = {
+        case: apply(TotalLines, {"lines": make(days)}, schemas={"total": "n long"})["total"].collect()
+        for case, make in {"all": lambda days: days, **EMPTY}.items()
+    }
+    assert found == {"all": [(2,)], **{case: [(0,)] for case in EMPTY}}
