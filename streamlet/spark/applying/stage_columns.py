@@ -85,12 +85,12 @@ class RowsOut:
 
     def check(self, leaving: ColumnsOf, fitting: set[tuple[int, int, type]]) -> None:
         """Raise ValueDoesNotFit as ``batches`` would. ``fitting``: types that passed, by stream and field."""
-        # Spark makes Arrow of rows itself and names no bolt. A type is tried once, but for what holds others.
+        # Spark makes Arrow of rows itself and names no bolt. A type is tried once, but for what holds others, and for
+        # numbers that a column of 32 bits would make infinite.
         for at, stream in enumerate(self.streams):
             for place, column in enumerate(leaving.get(stream, ())):
                 new = {(at, place, kind) for kind in set(map(type, column))} - fitting
-                if new:
-                    self._array(at, place, column)
+                if new and not pyarrow.types.is_float32(self._array(at, place, column).type):
                     fitting |= {one for one in new if one[2] not in (list, tuple, dict)}
 
     def _array(self, at: int, place: int, column: Sequence[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta, timezone
 
 import pyarrow
@@ -14,6 +15,7 @@ from streamlet.spark.applying.stage_columns import DEAD, DEAD_FIELDS, RowsIn, Ro
 LINES, WORDS = StreamId("lines"), StreamId("words")
 TEXT, LONG, INT = pyarrow.string(), pyarrow.int64(), pyarrow.int32()
 TIME, DOUBLE = pyarrow.timestamp("us", "UTC"), pyarrow.float64()
+FLOAT = pyarrow.float32()
 LINE = pyarrow.struct([("c0", TEXT)])
 WORD = pyarrow.struct([("c0", TEXT), ("c1", LONG)])
 
@@ -57,6 +59,9 @@ def test_times_come_in_utc_wherever_they_stand() -> None:
         (pyarrow.list_(LONG), [None, [1], [1, 2.5]], r"emitted \[1, 2\.5\] \(list\)"),
         (WORD, [{"c0": "a"}, {"c0": "a", "c1": 1, "more": 2}], "emitted .*'more'.* no field 'more'"),
         (WORD, [{"c0": "a", "c1": 1.5}], r"emitted .*'c1': 1\.5"),
+        (FLOAT, [1.5, -1e300], r"emitted -1e\+300 \(float\) .* says that it is float.*up to 3\.4e\+38"),
+        (FLOAT, [1, 10**400], r"emitted 10000.* says that it is float.*up to 3\.4e\+38"),
+        (pyarrow.list_(pyarrow.struct([("c0", FLOAT)])), [[{"c0": 1e39}]], r"emitted \[{'c0': 1e\+39}\]"),
     ],
 )
 def test_a_value_of_another_type_is_named(kind: object, column: list[object], told: str) -> None:
@@ -73,6 +78,24 @@ def test_each_value_within_a_list_is_looked_at_though_lists_have_passed() -> Non
     rows_out.check({WORDS: [[[1]]]}, fitting)
     with pytest.raises(ValueDoesNotFit, match=r"emitted \[2\.5\]"):
         rows_out.check({WORDS: [[[2.5]]]}, fitting)
+
+
+def test_each_value_of_a_float_column_is_looked_at_though_floats_have_passed() -> None:
+    rows_out = RowsOut((WORDS,), (("word",),), pyarrow.schema([("c0", FLOAT)]))
+    fitting: set[tuple[int, int, type]] = set()
+    rows_out.check({WORDS: [[1.5]]}, fitting)
+    with pytest.raises(ValueDoesNotFit, match=r"emitted 1e\+39"):
+        rows_out.check({WORDS: [[1e39]]}, fitting)
+
+
+def test_what_a_float_column_can_have_stays_infinity_too() -> None:
+    rows_out = RowsOut((WORDS,), (("word",),), pyarrow.schema([("c0", FLOAT)]))
+    largest = 3.4028234663852886e38
+    column = [largest, math.nextafter(float(2**128 - 2**103), 0), -largest, math.inf, -math.inf, math.nan, None]
+    (batch,) = rows_out.batches({WORDS: [column]})
+    found = batch.column(0).to_pylist()
+    assert found[:5] == [largest, largest, -largest, math.inf, -math.inf]
+    assert math.isnan(found[5]) and found[6] is None
 
 
 def test_a_failed_tuple_is_readable_text() -> None:
