@@ -53,7 +53,8 @@ def _write(frame: Any, place: Path) -> int:
     # its own.
     observed = Observation()
     counted = frame.observe(observed, count(lit(1)).alias("rows"))
-    counted.write.mode("append").option("maxRecordsPerFile", 0).parquet(place.as_uri())
+    # Rule: the path as it stands, for Hadoop takes "%20" for a name. Written there, no row would be seen in the folder.
+    counted.write.mode("append").option("maxRecordsPerFile", 0).parquet(f"file://{place}")
     rows: int = observed.get["rows"]
     return rows
 
