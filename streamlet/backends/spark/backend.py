@@ -303,7 +303,7 @@ def _probe(
     """Check what each executor lacks, unpack and start its Python daemon. Raises BadInput or Cancelled."""
     found: list[str] = []
     failure: list[str] = []
-    slots = sum(each.slots for each in session.executors()) or workers
+    slots = slots_of(session.executors())[0] or workers
     with _listener(session) as listener:
         listener.listen()
         host, port = listener.getsockname()[:2]

@@ -62,6 +62,8 @@ class Executor:
     slots: int
     busy: int
     cores: int = 0
+    excluded: bool = False
+    """Whether Spark gives it no task, after those that failed there."""
 
 
 class Session:
@@ -120,7 +122,7 @@ class Session:
         found = [listed.apply(index) for index in range(listed.size())]
         only_driver = self.master.startswith("local") and not self.master.startswith("local-cluster")
         return [
-            Executor(each.id(), each.maxTasks(), each.activeTasks(), each.totalCores())
+            Executor(each.id(), each.maxTasks(), each.activeTasks(), each.totalCores(), each.isExcluded())
             for each in found
             if only_driver or each.id() != "driver"
         ]

@@ -142,6 +142,14 @@ def test_slots_of_a_local_master_that_another_job_holds_are_waited_for_as_on_a_c
     assert heard.texts == [told]
 
 
+def test_executors_that_spark_has_excluded_have_no_slot_for_a_run(request_of_two: RunRequest) -> None:
+    """It would begin, and wait for a worker that gets no place."""
+    found = [Executor("0", 1, 0), Executor("1", 1, 0, excluded=True)]
+    session, heard = ScriptedSession("local-cluster[2,1,1024]", [found]), Heard()
+    with pytest.raises(BadInput, match=r"has 1 slot.*Spark has excluded executor 1 after failed tasks"):
+        backend._await_slots(session, request_of_two, heard, Stop())  # type: ignore[arg-type]
+
+
 class ProbedSession(ScriptedSession):
     """Its job blocks until its group is cancelled; a cancel before the job is there is lost, as Spark loses it."""
 
