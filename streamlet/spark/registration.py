@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 from streamlet.base.errors import BadInput
 from streamlet.base.installed import installed_version, release
 from streamlet.base.python_files import package_files
+from streamlet.spark.zips import write_zip
 
 NEEDED = (
     ("pyspark", "4.2", "older ones know no limits for Python's streams"),
@@ -67,19 +65,5 @@ def context_of(spark: Any) -> Any:
 
 
 def pack(folder: Path) -> Path:
-    """Write streamlet's Python files into a zip in ``folder``; return its path.
-
-    Its name tells the content: executors keep what they have under a name.
-    """
-    files = sorted((name, path.read_bytes()) for path, name in package_files("streamlet"))
-    digest = 0
-    for name, data in files:
-        digest = zlib.crc32(data, zlib.crc32(name.encode(), digest))
-    wanted = folder / f"streamlet-{digest:08x}.zip"
-    if not wanted.exists():
-        partial = folder / f".{wanted.name}.{os.getpid()}"
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, data in files:
-                archive.writestr(name, data)
-        partial.rename(wanted)
-    return wanted
+    """Write streamlet's Python files into a zip in ``folder``; return its path."""
+    return write_zip({name: path.read_bytes() for path, name in package_files("streamlet")}, folder, "streamlet")

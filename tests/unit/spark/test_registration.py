@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,24 @@ def test_the_zip_can_be_imported_from_and_is_written_once(tmp_path: Path) -> Non
     env = {"PYTHONPATH": str(path)}
     done = subprocess.run([sys.executable, "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.startswith(str(path)), done.stderr
+
+
+def test_threads_that_send_streamlet_at_once_write_files_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = zipfile.ZipFile.writestr
+    inner: list[Path] = []
+
+    def meanwhile(archive: zipfile.ZipFile, *given: Any) -> None:
+        if not inner:
+            inner.append(tmp_path)
+            inner.append(pack(tmp_path))
+        write(archive, *given)
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", meanwhile)
+    made = pack(tmp_path)
+    assert inner[1] == made and zipfile.ZipFile(made).testzip() is None
+    assert [*tmp_path.iterdir()] == [made]
 
 
 GOOD = {"pyspark": "4.2.0", "pyarrow": "18.0.0", "pandas": "2.2.0"}
