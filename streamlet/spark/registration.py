@@ -54,14 +54,33 @@ def check_packages() -> None:
 
 
 def context_of(spark: Any) -> Any:
-    """Return a session's context. Raises BadInput for one that has none in this process."""
+    """Return a session's context. Raises BadInput for one that has none in this process, and for a stopped one."""
     # A session of Spark Connect has no context here, and asking for it raises.
     if not hasattr(spark, "_jsparkSession"):
         raise BadInput(
             f"The session {type(spark).__name__!r} has no Spark context in this process, as with Spark Connect. "
             "Start the query with spark-submit, or with SparkSession.builder.getOrCreate()."
         )
+    check_running(spark)
     return spark.sparkContext
+
+
+def check_running(spark: Any) -> None:
+    """Refuse a session whose context in this process has ended. Raises BadInput."""
+    # Rule: ask before anything else of a session is asked. Of one that is over each question fails in another way, and
+    # what is said then blames a schema, or says nothing.
+    if hasattr(spark, "_jsparkSession") and _has_ended(spark.sparkContext):
+        raise BadInput(
+            "The Spark session has been stopped, or its JVM has ended: make a new one, with "
+            "SparkSession.builder.getOrCreate(), and the DataFrames with that one."
+        )
+
+
+def _has_ended(context: Any) -> bool:
+    try:
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    except Exception:  # noqa: BLE001 - py4j raises half a dozen kinds when the JVM is gone
+        return True
 
 
 def pack(folder: Path) -> Path:
