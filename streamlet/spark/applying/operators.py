@@ -17,7 +17,7 @@ from streamlet.spark.applying.chain import Chain, ColumnsOf, StageJob
 from streamlet.spark.applying.key_state import KeyState
 from streamlet.spark.applying.packed_rows import packed, unpacked
 from streamlet.spark.applying.shipping import import_from
-from streamlet.spark.applying.stage_columns import DEAD, RowsIn, RowsOut, dead_columns
+from streamlet.spark.applying.stage_columns import DEAD, RowsIn, RowsOut, dead_columns, rows_of
 from streamlet.spark.plain_errors import plain_errors
 
 ROWS_AT_ONCE = 4096
@@ -114,8 +114,9 @@ class MappedStage:
         try:
             for batch in batches:
                 run = run or _begun(*self._parts)
-                for start in range(0, batch.num_rows, ROWS_AT_ONCE):
-                    for source, columns in run.rows_in.columns(batch.slice(start, ROWS_AT_ONCE)):
+                rows = rows_of(batch, ROWS_AT_ONCE)
+                for start in range(0, batch.num_rows, rows):
+                    for source, columns in run.rows_in.columns(batch.slice(start, rows)):
                         yield from run.rows_out.batches(run.with_failed(run.chain.feed(source, columns)))
             if run is not None:
                 yield from run.rows_out.batches(run.with_failed(run.chain.finish()))

@@ -13,8 +13,9 @@ import pyarrow
 import pytest
 from pyspark import cloudpickle
 
-from streamlet import BatchingBolt, Bolt, Grouping, StreamId, Topology, Tuple
+from streamlet import Batch, BatchingBolt, Bolt, Grouping, StreamId, Topology, Tuple
 from streamlet.runtime.tasks.user_errors import ComponentFailed
+from streamlet.spark.applying import stage_columns
 from streamlet.spark.applying.applied_bolt import TupleFailed
 from streamlet.spark.applying.operators import KeyedStage, MappedStage, SkippedByBolt
 from streamlet.spark.applying.stage_columns import DEAD, DEAD_FIELDS, RowsIn, RowsOut, ValueDoesNotFit
@@ -221,6 +222,24 @@ def test_a_mapped_stage_gives_batches_and_counts_what_it_skips() -> None:
     assert [row["v0"]["c0"] for row in left if row["which"] == 0] == ["a", "b", "c"]
     assert [row["v1"]["c1"] for row in left if row["which"] == 1] == [2, 1]
     assert skipped.value == {"split": 1}
+
+
+def test_rows_with_many_bytes_go_through_the_bolts_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_columns, "BYTES_AT_ONCE", 1000)
+    sizes: list[int] = []
+
+    class Sizes(Bolt):
+        outputs = ["word"]
+
+        def process_batch(self, batch: Batch) -> None:
+            sizes.append(len(batch))
+
+    lines = Lines.spec()
+    topology = type(Topology)("T", (Topology,), {"lines": lines, "one": Sizes.spec(inputs=[lines])})
+    rows_out = RowsOut((ONE,), (("word",),), pyarrow.schema([("c0", TEXT)]))
+    stage = MappedStage(job(topology), RowsIn((LINES,), (1,)), rows_out, Added())
+    assert [*stage([pyarrow.RecordBatch.from_pydict({"c0": ["a" * 300] * 7})])] == []
+    assert sizes == [3, 3, 1]
 
 
 def test_bolts_that_have_started_are_cleaned_up_when_another_cannot() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pyarrow
 import pytest
 
 from streamlet import StreamId
+from streamlet.spark.applying import stage_columns
 from streamlet.spark.applying.applied_bolt import FailedRow
 from streamlet.spark.applying.stage_columns import DEAD, DEAD_FIELDS, RowsIn, RowsOut, ValueDoesNotFit, dead_columns
 
@@ -34,6 +37,36 @@ def test_rows_of_several_streams_are_told_apart() -> None:
     rows_in = RowsIn((LINES, WORDS), (1, 2))
     both = pyarrow.Table.from_batches([second, first]).combine_chunks().to_batches()[0]
     assert [*rows_in.columns(both)] == [(LINES, [["a b"]]), (WORDS, [["a", "b"], [1, None]])]
+
+
+def chunked(arrow: Any, column: Sequence[Any], kind: Any) -> Any:
+    """As of more than 2 GiB: the text in two arrays."""
+    whole = arrow.array(column, kind)
+    return arrow.chunked_array([whole[:1], whole[1:]]) if kind == TEXT else whole
+
+
+def test_a_column_that_fits_into_no_array_leaves_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_columns, "array_of", chunked)
+    words = {WORDS: [["a", "b", "c"], [1, 2, 3]]}
+    rows_out = RowsOut((WORDS,), (("word", "n"),), pyarrow.schema([*WORD]))
+    assert [batch.to_pydict() for batch in rows_out.batches(words)] == [
+        {"c0": ["a"], "c1": [1]},
+        {"c0": ["b", "c"], "c1": [2, 3]},
+    ]
+    schema = pyarrow.schema([("which", INT), ("v0", LINE), ("v1", WORD)])
+    batches = [*RowsOut((LINES, WORDS), (("line",), ("word", "n")), schema).batches(words)]
+    assert [batch.num_rows for batch in batches] == [1, 2]
+    assert batches[1].to_pylist()[1] == {"which": 1, "v0": None, "v1": {"c0": "c", "c1": 3}}
+
+
+def test_rows_with_many_bytes_leave_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_columns, "BYTES_AT_ONCE", 1000)
+    rows_out = RowsOut((LINES,), (("line",),), pyarrow.schema([*LINE]))
+    lines = ["a" * 400] * 5 + ["b" * 5000]
+    batches = [*rows_out.batches({LINES: [lines]})]
+    assert [line for batch in batches for line in batch.column(0).to_pylist()] == lines
+    assert len(batches) == 6, "1172 bytes a row in the mean"
+    assert [batch.num_rows for batch in rows_out.batches({LINES: [["a"] * 100]})] == [100]
 
 
 def test_times_come_in_utc_wherever_they_stand() -> None:
