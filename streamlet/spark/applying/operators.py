@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 from pyspark import AccumulatorParam, TaskContext, cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
+from streamlet.base.environment import environment
 from streamlet.model.dataframe_plan import SINGLE
 from streamlet.spark.applying.applied_bolt import DEAD_LETTER, FailedRow
 from streamlet.spark.applying.chain import Chain, ColumnsOf, StageJob
@@ -49,12 +50,20 @@ class StageRun:
         task = TaskContext.get()
         index = 0 if task is None else task.partitionId()
         self.chain = Chain(job, index, index + 1, self._failed.append)
-        os.environ.update(job.bolts[0].conf["topology.environment"] or {})
+        # Rule: lent for this run alone. A Python worker is used again, and the next job, of another topology, would see
+        # the password of this one.
+        self._lent = ExitStack()
+        self._lent.enter_context(environment(job.bolts[0].conf["topology.environment"] or {}))
         try:
             self.chain.start()
         except BaseException:
-            self.chain.close(clean=False)  # those that have started
+            self.close(clean=False)  # those that have started
             raise
+
+    def close(self, clean: bool) -> None:
+        """Call each ``cleanup``. Raises ComponentFailed if ``clean``."""
+        with self._lent:
+            self.chain.close(clean)
 
     def with_failed(self, leaving: ColumnsOf) -> ColumnsOf:
         """Add the failed rows to the leaving columns or the counts."""
@@ -122,10 +131,10 @@ class MappedStage:
                 yield from run.rows_out.batches(run.with_failed(run.chain.finish()))
         except BaseException:
             if run is not None:
-                run.chain.close(clean=False)
+                run.close(clean=False)
             raise
         if run is not None:
-            run.chain.close(clean=True)
+            run.close(clean=True)
 
 
 @plain_errors
@@ -188,7 +197,7 @@ class KeyedStage(StatefulProcessor):  # type: ignore[misc]  # pyspark is not typ
         if self._run is not None:
             run, self._run = self._run, None
             self._keys.restore(None)
-            run.chain.close(clean=True)
+            run.close(clean=True)
 
     def _restored(self) -> tuple[StageRun, bytes | None]:
         if self._run is None:
@@ -198,7 +207,7 @@ class KeyedStage(StatefulProcessor):  # type: ignore[misc]  # pyspark is not typ
                 shared = head.definition.conf, head.context, head.bolt.logger
                 self._keys = KeyState(head.bolt, head.name, head.make_tuple, shared)
             except BaseException:
-                run.chain.close(clean=False)
+                run.close(clean=False)
                 raise
             self._run = run
         run, found = self._run, self._state.get()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pickle
 import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,8 +49,14 @@ def keyed(cls: type[Bolt], **config: Any) -> Any:
 class Store:
     """A state store with timers, as Spark's: one value a key, under the key that is at work."""
 
-    def __init__(self, topology: Any, on_failed: str = "stop", rows_out: RowsOut = COUNTED) -> None:
-        self.topology, self.on_failed, self.rows_out = topology, on_failed, rows_out
+    def __init__(
+        self,
+        topology: Any,
+        on_failed: str = "stop",
+        rows_out: RowsOut = COUNTED,
+        settings: Mapping[str, Any] = {},
+    ) -> None:
+        self.topology, self.on_failed, self.rows_out, self.settings = topology, on_failed, rows_out, settings
         self.kept: dict[str, bytes] = {}
         self.timers: dict[tuple[str, int], None] = {}
         self.skipped = Added()
@@ -56,7 +65,9 @@ class Store:
         """Work off one micro-batch of one partition; return what left."""
         names = tuple(self.rows_out.schema.names)
         rows_in = RowsIn((LINES,), (1,), 1)
-        stage = KeyedStage(job(self.topology, self.on_failed), rows_in, self.rows_out, self.skipped, names)
+        stage = KeyedStage(
+            job(self.topology, self.on_failed, settings=self.settings), rows_in, self.rows_out, self.skipped, names
+        )
         stage.init(self)
         times = SimpleNamespace(getCurrentProcessingTimeInMs=lambda: now_ms)
         left: list[Any] = []
@@ -317,3 +328,46 @@ def test_a_keyed_stage_is_unpickled_where_its_modules_are_not(monkeypatch: pytes
     stage.init(Store(keyed(Count)))
     with pytest.raises(ModuleNotFoundError, match="on_executors_only"):
         [*stage.handleInputRows(("a",), iter([("a", ["a"])]), None)]
+
+
+class SeesEnvironment(Count):
+    """Keeps what the variable says, in process, at the end, and where it cannot start."""
+
+    seen: list[str | None] = []
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        super().initialize(conf, context)
+        self.seen.append(os.environ.get("STREAMLET_TEST_LENT"))
+        if conf["topology.environment"] == {"STREAMLET_TEST_LENT": "no start"}:
+            raise OSError("no route")
+
+    def process(self, tup: Tuple) -> None:
+        if tup.values[0] == "bad":
+            raise ValueError("bad")
+
+    def cleanup(self) -> None:
+        self.seen.append(os.environ.get("STREAMLET_TEST_LENT"))
+
+
+@pytest.mark.parametrize(
+    ("value", "row", "ended"),
+    [("done", "a", None), ("failed", "bad", TupleFailed), ("no start", "a", ComponentFailed)],
+)
+def test_a_python_worker_that_is_used_again_has_no_environment_of_the_former_job(
+    value: str, row: str, ended: type[BaseException] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a batch and in a stream, however the task ends."""
+    monkeypatch.setattr(SeesEnvironment, "seen", [])
+    monkeypatch.setenv("STREAMLET_TEST_LENT", "before")
+    settings = {"topology.environment": {"STREAMLET_TEST_LENT": value}}
+    topology = keyed(SeesEnvironment)
+    stage = MappedStage(job(topology, settings=settings), RowsIn((LINES,), (1,)), COUNTED, Added())
+    with pytest.raises(ended) if ended else nullcontext():
+        [*stage([pyarrow.RecordBatch.from_pydict({"c0": [row]})])]
+    assert os.environ["STREAMLET_TEST_LENT"] == "before"
+    store = Store(topology, settings=settings)
+    with pytest.raises(ended) if ended else nullcontext():
+        store.batch(0, **{row: [row]})
+    if ended is not TupleFailed:  # Spark closes the stage, or ends the process
+        assert os.environ["STREAMLET_TEST_LENT"] == "before"
+    assert {*SeesEnvironment.seen} == {value}
