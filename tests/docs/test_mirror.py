@@ -42,7 +42,6 @@ HELD_BY = {
     "real/cli/test_offsets.py": ["cli/offsets"],
     "real/devcluster/test_dev_cluster.py": ["devcluster/dev_cluster", "devcluster/members", "devcluster/tools"],
     "real/kafka/settings/test_security.py": ["kafka/net/tls"],
-    "real/spark/test_apply.py": ["spark/applying/frame_types"],
     "real/spark/test_parts.py": ["spark/parts"],
     "scripted/cli/test_runs.py": ["backends/command_listener", "backends/living_runs"],
     "scripted/backends/spark/test_launcher.py": ["backends/spark/jobs"],

@@ -14,6 +14,7 @@ import pandas
 import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import functions
+from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from streamlet.base.errors import BadInput
 from streamlet.spark import apply
@@ -23,6 +24,7 @@ from tests.command_line import ROOT
 from tests.patience import PATIENCE_S
 from tests.real.word_counts import random_lines
 from tests.topologies.counted_words import CountedWords
+from tests.topologies.nulls_within import NullsWithin
 from tests.topologies.total_lines import TotalLines
 
 pytestmark = pytest.mark.spark
@@ -36,6 +38,8 @@ SCHEMAS = {
 LINES = random_lines(34_000)
 """Of six words each: 204 000 of them."""
 STREAMED = LINES[:6_000]
+
+N = StructField("n", LongType(), False)
 
 Pair = tuple[str, int]
 
@@ -136,6 +140,13 @@ def test_a_value_of_another_type_than_the_schema_says_is_named(spark: Any) -> No
     told = r"count emitted 'a' \(str\) as field 'word' of its stream 'default', and schemas= says that it is long"
     with pytest.raises(PythonException, match=told):
         wrong["count"].collect()
+
+
+def test_a_none_within_a_value_stays_though_schemas_says_not_null(spark: Any) -> None:
+    frame = spark.createDataFrame([("a",)], "line string")
+    schema = StructType([StructField("numbers", ArrayType(LongType(), False)), StructField("row", StructType([N]))])
+    found = apply(NullsWithin, {"lines": frame}, schemas={"nulls": schema})["nulls"].collect()
+    assert found == [([1, None, 3], (None,))]
 
 
 def test_wrong_arguments_are_refused_all_at_once_before_anything_runs(spark: Any, tmp_path: Path) -> None:
