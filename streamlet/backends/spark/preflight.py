@@ -349,6 +349,12 @@ def _judge_versions(report: PythonReport, pyspark: str) -> None:
 
 def explain_probe(error: str) -> str:
     """Explain why the executors could not run even the probe."""
+    # Rule: first whether it was cancelled. Nothing is wrong with the executors then, and all that follows blames them.
+    if "SPARK_JOB_CANCELLED" in error:
+        return (
+            f"The job that looks at the executors before a run was cancelled by somebody else: {error_line(error)} A "
+            "thread of this program called cancelAllJobs(), or it was killed on Spark's web page. Start the run again."
+        )
     versions = re.search(r"different version: ([\d.]+).{0,40}?than that in driver: ([\d.]+)", error, re.DOTALL)
     versions = versions or re.search(r"\(worker: ([\d.]+), driver: ([\d.]+)\)", error)
     if versions:

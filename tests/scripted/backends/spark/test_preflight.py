@@ -251,6 +251,13 @@ def test_an_executor_that_cannot_unpack_is_named_with_the_remedy(why: str, remed
     assert remedy in said and "PYSPARK_PYTHON" not in said
 
 
+def test_a_first_python_task_that_somebody_cancelled_is_told_as_that() -> None:
+    cancelled = "[SPARK_JOB_CANCELLED] Job 0 cancelled as part of cancellation of all jobs SQLSTATE: XXKDA"
+    said = preflight.explain_probe(f"An error occurred\n: org.apache.spark.SparkException: {cancelled}\n\tat a.B")
+    assert "was cancelled" in said and "Job 0 cancelled as part of cancellation of all jobs" in said
+    assert "cancelAllJobs" in said and "PYSPARK_PYTHON" not in said
+
+
 def test_another_python_is_named_with_both_versions() -> None:
     said = preflight.explain_probe(
         "org.apache.spark...PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: "
