@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -254,3 +255,16 @@ def test_a_start_that_fails_leaves_nothing_in_the_session(tmp_path: Path, monkey
     with pytest.raises(OSError, match="cannot assign"):
         SparkBackend()._run(session, b"", Sent(), request, Heard(), Stop())  # type: ignore[arg-type]
     assert closed == [True] and not folder.exists()
+
+
+def test_the_last_of_several_runs_at_once_gives_py4j_its_logger_back(caplog: pytest.LogCaptureFixture) -> None:
+    """Whichever ends first: the others still keep it quiet."""
+    logger, root = logging.getLogger("py4j"), logging.getLogger()
+    caplog.set_level(logging.DEBUG, "py4j")
+    one, other = backend._quiet_py4j(), backend._quiet_py4j()
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    assert (logger.level, backend._is_not_of_py4j in root.filters) == (logging.WARNING, True)
+    other.__exit__(None, None, None)
+    assert (logger.level, backend._is_not_of_py4j in root.filters) == (logging.DEBUG, False)
