@@ -117,7 +117,7 @@ class SparkBackend:
         try:
             with contextlib.ExitStack() as held:
                 with _told_if_lost(session):
-                    preflight.check_session(session.conf(), request.workers)
+                    preflight.check_session(session.conf(), request.workers, session.pins_threads())
                     if warning := preflight.overhead_warning(session.master, session.conf()):
                         observer.on_event(line_now("warning", warning, RUN_LOGGER))
                     found = _await_slots(session, request, observer, stop)

@@ -105,6 +105,12 @@ class Session:
         """Return the application's settings."""
         return dict(self.context.getConf().getAll())
 
+    def pins_threads(self) -> bool:
+        """Tell whether each thread here has one of the JVM's for itself."""
+        from py4j.clientserver import ClientServer  # type: ignore[import-untyped]  # py4j is not typed
+
+        return isinstance(self.context._gateway, ClientServer)
+
     def driver_host(self) -> str:
         """Return the address of this machine for executors."""
         return LOOPBACK if self.here else self.conf().get(DRIVER_HOST, LOOPBACK)

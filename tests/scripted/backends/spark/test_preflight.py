@@ -100,6 +100,12 @@ def test_speculation_would_copy_a_worker() -> None:
         preflight.check_session({"spark.speculation": "true"}, 2)
 
 
+def test_a_session_whose_threads_share_one_job_group_is_refused() -> None:
+    """A slot could not be cancelled without the others, and the session would keep the group after the run."""
+    with pytest.raises(BadInput, match=r"PYSPARK_PIN_THREAD=false.* one job group.*Start the program without"):
+        preflight.check_session({}, 2, pins_threads=False)
+
+
 @pytest.mark.parametrize("value", ["True", "TRUE", " true "])
 def test_a_switch_that_spark_takes_for_on_is_on(value: str) -> None:
     """Spark reads it without regard to case, and Python writes ``str(True)`` with a capital letter."""
