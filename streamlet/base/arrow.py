@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import chain
+from math import inf
 from typing import Any
 
 from streamlet.base.errors import BadInput
@@ -34,12 +35,14 @@ _TAKEN = {
     "struct": frozenset({dict, _NONE}),
 }
 """Types of values by Arrow's name of a column's, where Arrow would take others and change them."""
+_BEYOND_FLOAT = 2.0**128 - 2.0**103
+"""Least number that a column of 32 bits rounds to infinity."""
 
 
 def array_of(arrow: Any, column: Sequence[Any], kind: Any) -> Any:
     """Return values as an array. Raises as ``pyarrow.array``; TypeError where that would change a value."""
     # Rule: never leave it to Arrow whether a value fits. It cuts 20.7 to 20, takes a number for microseconds since
-    # 1970, and leaves out what a struct has no field for: all without an error.
+    # 1970, makes 1e300 infinite in a column `float`, and leaves out what a struct has no field for: without an error.
     _check(column, kind)
     return arrow.array(column, kind)
 
@@ -52,7 +55,11 @@ def _check(column: Sequence[Any], kind: Any) -> None:
     wrong = set(map(type, column)) - taken
     if wrong:
         raise TypeError(f"{' and '.join(sorted(one.__name__ for one in wrong))} is not {kind}")
-    if name == "list":
+    if name == "float":
+        for value in column:
+            if value is not None and _BEYOND_FLOAT <= abs(value) < inf:
+                raise ValueError("a float holds numbers up to 3.4e+38, and a larger one would become infinite")
+    elif name == "list":
         if _base(kind.value_type) in _TAKEN:
             _check([*chain.from_iterable(filter(None, column))], kind.value_type)
     elif name == "struct":

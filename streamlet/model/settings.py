@@ -177,7 +177,7 @@ SETTINGS: dict[str, Setting] = {
             _optional(_texts),
             None,
             "environment variables of workers, set before they import the topology; inline they are set after the "
-            "import, for the run alone",
+            "import, for the run alone, and by `apply` for each task",
         ),
         Setting(
             "streamlet.shared",

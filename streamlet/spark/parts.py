@@ -8,7 +8,7 @@ from typing import Any
 from streamlet.base.arrow import parquet_for
 from streamlet.base.errors import BadInput, StreamletError
 from streamlet.base.whole_file import write_whole
-from streamlet.spark.registration import check_packages
+from streamlet.spark.registration import check_packages, check_running
 from streamlet.spouts.dataframe.parts import MANIFEST, hidden, manifest_text, path_problem
 
 WHO = "streamlet.spark.write_parts"
@@ -21,6 +21,7 @@ def write_parts(frame: Any, folder: str) -> str:
     the driver does not see all that was written.
     """
     check_packages()
+    check_running(frame.sparkSession)
     from streamlet.spark.applying.frame_types import types_problems
 
     if problem := path_problem(folder, f"{WHO}: folder"):
@@ -53,7 +54,8 @@ def _write(frame: Any, place: Path) -> int:
     # its own.
     observed = Observation()
     counted = frame.observe(observed, count(lit(1)).alias("rows"))
-    counted.write.mode("append").option("maxRecordsPerFile", 0).parquet(place.as_uri())
+    # Rule: the path as it stands, for Hadoop takes "%20" for a name. Written there, no row would be seen in the folder.
+    counted.write.mode("append").option("maxRecordsPerFile", 0).parquet(f"file://{place}")
     rows: int = observed.get["rows"]
     return rows
 

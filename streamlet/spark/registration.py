@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 from streamlet.base.errors import BadInput
 from streamlet.base.installed import installed_version, release
 from streamlet.base.python_files import package_files
+from streamlet.spark.zips import write_zip
 
 NEEDED = (
     ("pyspark", "4.2", "older ones know no limits for Python's streams"),
@@ -56,30 +54,35 @@ def check_packages() -> None:
 
 
 def context_of(spark: Any) -> Any:
-    """Return a session's context. Raises BadInput for one that has none in this process."""
+    """Return a session's context. Raises BadInput for one that has none in this process, and for a stopped one."""
     # A session of Spark Connect has no context here, and asking for it raises.
     if not hasattr(spark, "_jsparkSession"):
         raise BadInput(
             f"The session {type(spark).__name__!r} has no Spark context in this process, as with Spark Connect. "
             "Start the query with spark-submit, or with SparkSession.builder.getOrCreate()."
         )
+    check_running(spark)
     return spark.sparkContext
 
 
-def pack(folder: Path) -> Path:
-    """Write streamlet's Python files into a zip in ``folder``; return its path.
+def check_running(spark: Any) -> None:
+    """Refuse a session whose context in this process has ended. Raises BadInput."""
+    # Rule: ask before anything else of a session is asked. Of one that is over each question fails in another way, and
+    # what is said then blames a schema, or says nothing.
+    if hasattr(spark, "_jsparkSession") and _has_ended(spark.sparkContext):
+        raise BadInput(
+            "The Spark session has been stopped, or its JVM has ended: make a new one, with "
+            "SparkSession.builder.getOrCreate(), and the DataFrames with that one."
+        )
 
-    Its name tells the content: executors keep what they have under a name.
-    """
-    files = sorted((name, path.read_bytes()) for path, name in package_files("streamlet"))
-    digest = 0
-    for name, data in files:
-        digest = zlib.crc32(data, zlib.crc32(name.encode(), digest))
-    wanted = folder / f"streamlet-{digest:08x}.zip"
-    if not wanted.exists():
-        partial = folder / f".{wanted.name}.{os.getpid()}"
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, data in files:
-                archive.writestr(name, data)
-        partial.rename(wanted)
-    return wanted
+
+def _has_ended(context: Any) -> bool:
+    try:
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    except Exception:  # noqa: BLE001 - py4j raises half a dozen kinds when the JVM is gone
+        return True
+
+
+def pack(folder: Path) -> Path:
+    """Write streamlet's Python files into a zip in ``folder``; return its path."""
+    return write_zip({name: path.read_bytes() for path, name in package_files("streamlet")}, folder, "streamlet")

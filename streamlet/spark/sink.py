@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -187,6 +187,7 @@ def _send(producer: Producer, batch: Any, columns: WrittenColumns) -> Iterator[t
     topics = _topics(batch, columns)
     headers = _filled(batch, "headers") if columns.has_headers else None
     numbers = _filled(batch, "partition") if columns.has_partition else None
+    _check_rows(headers or (), numbers or ())
     if headers is None and numbers is None:
         if isinstance(topics, str):
             yield topics, producer.send_many(topics, values, keys)
@@ -202,6 +203,21 @@ def _send(producer: Producer, batch: Any, columns: WrittenColumns) -> Iterator[t
         given = [(entry["key"], entry["value"]) for entry in row] if row else None
         number = numbers[at] if numbers is not None else None
         yield topic, [producer.send(topic, values[at], keys and keys[at], given, number)]
+
+
+def _check_rows(headers: Sequence[Any], numbers: Sequence[int | None]) -> None:
+    # Rule: refuse a row by the name of its column. What a record cannot have would be told in words of Python's client,
+    # or as a bug of ours.
+    if any(None in row for row in headers if row is not None):
+        raise BadInput(
+            "A row has null in place of a header in its column `headers`. Leave it out: "
+            "filter(headers, h -> h IS NOT NULL)."
+        )
+    least = min((number for number in numbers if number is not None), default=0)
+    if least < 0:
+        raise BadInput(
+            f"A row has {least} in its column `partition`. Give a number from 0, or null to have the partition chosen."
+        )
 
 
 def _bytes(batch: Any, name: str) -> list[Any]:

@@ -42,7 +42,6 @@ HELD_BY = {
     "real/cli/test_offsets.py": ["cli/offsets"],
     "real/devcluster/test_dev_cluster.py": ["devcluster/dev_cluster", "devcluster/members", "devcluster/tools"],
     "real/kafka/settings/test_security.py": ["kafka/net/tls"],
-    "real/spark/test_apply.py": ["spark/applying/frame_types"],
     "real/spark/test_parts.py": ["spark/parts"],
     "scripted/cli/test_runs.py": ["backends/command_listener", "backends/living_runs"],
     "scripted/backends/spark/test_launcher.py": ["backends/spark/jobs"],
@@ -69,6 +68,7 @@ HELD_BY = {
         )
     ],
     "unit/spark/applying/test_chain.py": ["spark/applying/applied_bolt"],
+    "unit/spark/applying/test_shipping.py": ["spark/zips"],
     "unit/kafka/settings/test_foreign_calls.py": ["kafka/structs"],
     "unit/kafka/test_names.py": ["base/names_on_demand"],
     "unit/spouts/kafka/ownership/test_group_owner.py": ["spouts/kafka/ownership/emit_gate"],

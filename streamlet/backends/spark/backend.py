@@ -62,6 +62,10 @@ MOST_PROBES = 64
 
 _owner = threading.Lock()
 """Held by the run of this process that has a session of its own."""
+_quiet = threading.Lock()
+"""Guards ``_levels``."""
+_levels: list[int] = []
+"""The level of py4j's logger before the first of the runs that keep it quiet; once for each of them."""
 _TAKEN = (
     "Another run of this program has started Spark for itself: its session has slots for that run only, and ends with "
     "it. Wait for that run; or make one session with slots for all runs, and give it to each of them: "
@@ -113,7 +117,7 @@ class SparkBackend:
         try:
             with contextlib.ExitStack() as held:
                 with _told_if_lost(session):
-                    preflight.check_session(session.conf(), request.workers)
+                    preflight.check_session(session.conf(), request.workers, session.pins_threads())
                     if warning := preflight.overhead_warning(session.master, session.conf()):
                         observer.on_event(line_now("warning", warning, RUN_LOGGER))
                     found = _await_slots(session, request, observer, stop)
@@ -227,14 +231,20 @@ def _with_time_to_unpack(request: RunRequest, parcels: Sent) -> RunRequest:
 def _quiet_py4j() -> Iterator[None]:
     """Keep py4j's debug lines and tracebacks out of logs while entered."""
     logger, root = logging.getLogger("py4j"), logging.getLogger()
-    before = logger.level
-    logger.setLevel(logging.WARNING)
-    root.addFilter(_is_not_of_py4j)
+    # Rule: the last of the runs in it puts the level back, in whatever order they end. One that put back what it had
+    # found would leave the level of another run for good, and let a run that goes on be loud.
+    with _quiet:
+        _levels.append(_levels[0] if _levels else logger.level)
+        logger.setLevel(logging.WARNING)
+        root.addFilter(_is_not_of_py4j)
     try:
         yield
     finally:
-        root.removeFilter(_is_not_of_py4j)
-        logger.setLevel(before)
+        with _quiet:
+            level = _levels.pop()
+            if not _levels:
+                root.removeFilter(_is_not_of_py4j)
+                logger.setLevel(level)
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
@@ -303,7 +313,7 @@ def _probe(
     """Check what each executor lacks, unpack and start its Python daemon. Raises BadInput or Cancelled."""
     found: list[str] = []
     failure: list[str] = []
-    slots = sum(each.slots for each in session.executors()) or workers
+    slots = slots_of(session.executors())[0] or workers
     with _listener(session) as listener:
         listener.listen()
         host, port = listener.getsockname()[:2]

@@ -15,6 +15,22 @@ def holders(session: Session, executors: list[Executor], without: str = "\0") ->
 
     Empty where nobody knows. ``without``: how the groups of the jobs begin that ask for these cores.
     """
+    parts = (_excluded_text(executors), _others_text(session, executors, without))
+    return " ".join(part for part in parts if part)
+
+
+def _excluded_text(executors: list[Executor]) -> str:
+    excluded = [each.id for each in executors if each.excluded]
+    if not excluded:
+        return ""
+    names = f"executor{'' if len(excluded) == 1 else 's'} {', '.join(excluded)}"
+    return (
+        f"Spark has excluded {names} after failed tasks (spark.excludeOnFailure.*), and gives no task there for "
+        "spark.excludeOnFailure.timeout, an hour unless it is set. The failed tasks' errors say what is wrong there."
+    )
+
+
+def _others_text(session: Session, executors: list[Executor], without: str) -> str:
     conf = session.conf()
     each = float(conf.get("spark.task.cpus", "1"))
     # Rule: tell executors that have too few cores for a task from those that do not report. Neither has a slot.
@@ -23,7 +39,7 @@ def holders(session: Session, executors: list[Executor], without: str = "\0") ->
             f"A task wants {each:g} cores (spark.task.cpus), and executors of this application have {max(narrow)}: "
             "such an executor has no slot. Lower spark.task.cpus, or raise spark.executor.cores."
         )
-    reported = slots_of(executors)[0] * each
+    reported = sum(found.slots for found in executors) * each
     # Where Spark's own executors look for their driver, also where ours are told another address of this machine.
     own, most, driver = session.application_id(), conf.get("spark.cores.max"), conf.get(DRIVER_HOST, "")
     jobs, view = session.running_jobs(without), session.cluster()
@@ -58,10 +74,15 @@ def held_up(session: Session, groups: Mapping[tuple[int, int], str], without: st
 
 def executors_text(executors: list[Executor]) -> str:
     """Return the number of executors and of their slots in words."""
-    parts = ((len(executors), "executor"), (slots_of(executors)[0], "task slot"))
-    return " and ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in parts)
+    excluded = sum(each.excluded for each in executors)
+    but = f" ({excluded} excluded by Spark)" if excluded else ""
+    parts = ((len(executors), "executor", but), (slots_of(executors)[0], "task slot", ""))
+    return " and ".join(f"{count} {name}{'' if count == 1 else 's'}{more}" for count, name, more in parts)
 
 
 def slots_of(executors: list[Executor]) -> tuple[int, int]:
     """Return the numbers of all slots and of busy ones."""
-    return sum(each.slots for each in executors), sum(each.busy for each in executors)
+    # Rule: leave out executors that Spark has excluded. It lists them with their slots and gives them no task: a run
+    # would begin, and wait for its workers until it gives up.
+    used = [each for each in executors if not each.excluded]
+    return sum(each.slots for each in used), sum(each.busy for each in used)

@@ -147,8 +147,16 @@ def check_given(session: object) -> None:
         raise WrongArgument(f"SparkBackend takes a pyspark.sql.SparkSession, and {session!r} is not one.")
 
 
-def check_session(conf: Mapping[str, str], workers: int) -> None:
-    """Check the settings of a session that others may have made."""
+def check_session(conf: Mapping[str, str], workers: int, pins_threads: bool = True) -> None:
+    """Check the settings of a session that others may have made. ``pins_threads``: see ``Session``."""
+    # Rule: a slot is one job group, and a group is a property of the JVM's thread. Where all threads of Python share
+    # it, slots take each other's group, and the session keeps the last one.
+    if not pins_threads:
+        raise BadInput(
+            "The Spark session was made with PYSPARK_PIN_THREAD=false: all threads of this program share one job group "
+            "then, so workers could not be cancelled one by one, and later jobs of the session would bear a worker's "
+            "group. Start the program without that variable."
+        )
     if is_on(conf, "spark.speculation"):
         raise BadInput(
             "The Spark session has spark.speculation=true: Spark would start a second copy of a worker slot because "
@@ -349,6 +357,12 @@ def _judge_versions(report: PythonReport, pyspark: str) -> None:
 
 def explain_probe(error: str) -> str:
     """Explain why the executors could not run even the probe."""
+    # Rule: first whether it was cancelled. Nothing is wrong with the executors then, and all that follows blames them.
+    if "SPARK_JOB_CANCELLED" in error:
+        return (
+            f"The job that looks at the executors before a run was cancelled by somebody else: {error_line(error)} A "
+            "thread of this program called cancelAllJobs(), or it was killed on Spark's web page. Start the run again."
+        )
     versions = re.search(r"different version: ([\d.]+).{0,40}?than that in driver: ([\d.]+)", error, re.DOTALL)
     versions = versions or re.search(r"\(worker: ([\d.]+), driver: ([\d.]+)\)", error)
     if versions:

@@ -62,6 +62,8 @@ class Executor:
     slots: int
     busy: int
     cores: int = 0
+    excluded: bool = False
+    """Whether Spark gives it no task, after those that failed there."""
 
 
 class Session:
@@ -103,6 +105,12 @@ class Session:
         """Return the application's settings."""
         return dict(self.context.getConf().getAll())
 
+    def pins_threads(self) -> bool:
+        """Tell whether each thread here has one of the JVM's for itself."""
+        from py4j.clientserver import ClientServer  # type: ignore[import-untyped]  # py4j is not typed
+
+        return isinstance(self.context._gateway, ClientServer)
+
     def driver_host(self) -> str:
         """Return the address of this machine for executors."""
         return LOOPBACK if self.here else self.conf().get(DRIVER_HOST, LOOPBACK)
@@ -120,7 +128,7 @@ class Session:
         found = [listed.apply(index) for index in range(listed.size())]
         only_driver = self.master.startswith("local") and not self.master.startswith("local-cluster")
         return [
-            Executor(each.id(), each.maxTasks(), each.activeTasks(), each.totalCores())
+            Executor(each.id(), each.maxTasks(), each.activeTasks(), each.totalCores(), each.isExcluded())
             for each in found
             if only_driver or each.id() != "driver"
         ]

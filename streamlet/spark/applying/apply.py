@@ -109,9 +109,9 @@ def apply(
     _check_options(inputs, schemas, outputs, on_failed, persist)
     check_packages()
     frames = {str(stream_named(name)): frame for name, frame in inputs.items()}
-    streaming = _is_streaming(frames, persist)
     spark = next(iter(frames.values())).sparkSession
     context = context_of(spark)
+    streaming = _is_streaming(frames, persist)
     request = make_request(topology.__topology__, settings_given(settings), backend="inline")
     plan = plan_dataframes(request.topology, [*frames], outputs, conf=request.conf, streaming=streaming)
     if streaming and any(stage.kind != FREE for stage in plan.stages):
@@ -195,7 +195,7 @@ class _Compiled:
             if stage.kind == KEYED:
                 frame = frame.repartition(*keys)
             elif stage.kind == SINGLE:
-                frame = frame.repartition(1)
+                frame = _in_one_partition(frame)
             mapped = MappedStage(job, rows_in, rows_out, self.skipped)
             made = frame.mapInArrow(mapped, schema)
             if len(rows_out.streams) == 1:
@@ -229,6 +229,14 @@ class _Compiled:
         )
 
 
+def _in_one_partition(frame: Any) -> Any:
+    # Rule: the one bolt of all gets its partition, though there be no row. Spark's optimizer drops a frame that it
+    # knows to be empty, with all its partitions: `limit 0` would give no result, and a filter without a match one.
+    spark = frame.sparkSession
+    nothing = spark.createDataFrame(spark.sparkContext.parallelize([], 1), frame.schema)  # an RDD it cannot look into
+    return frame.unionAll(nothing).repartition(1)
+
+
 # -- what was given
 
 
@@ -236,7 +244,8 @@ def _check_options(inputs: object, schemas: object, outputs: object, on_failed: 
     if not isinstance(inputs, Mapping) or not inputs:
         raise WrongArgument(f'inputs= is {inputs!r:.80}: give a DataFrame for each spout, {{"lines": df}}.')
     for name, frame in inputs.items():
-        if not isinstance(name, str) or not hasattr(frame, "isStreaming"):
+        # Of its class: of the DataFrame itself this would ask the JVM, which may be gone.
+        if not isinstance(name, str) or not hasattr(type(frame), "isStreaming"):
             raise WrongArgument(f"inputs= holds {name!r}: {frame!r:.80}: give the name of a spout, and a DataFrame.")
     if schemas is not None and not isinstance(schemas, Mapping):
         raise WrongArgument(f'schemas= is {schemas!r:.80}: give columns by stream, {{"count": "word string, n long"}}.')

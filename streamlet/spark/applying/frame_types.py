@@ -77,7 +77,9 @@ def named_types(topology: TopologySpec, leaving: Sequence[StreamId], schemas: Ma
             )
             continue
         problems += types_problems(f"schemas= of {sid}", schema)
-        types[sid] = _numbered([schema[field].dataType for field in fields])
+        # Rule: whatever leaves Python may be null, within arrays and structs, too. Spark believes "not null" without a
+        # look, and a None would end the job with an error of Java's that names no bolt.
+        types[sid] = _numbered([_nullable(schema[field].dataType) for field in fields])
     if missing:
         problems.append(
             "The types of these columns are not known, for a bolt declares names only. Put string, long, double, "
@@ -144,6 +146,15 @@ def _wrong_type(kind: DataType) -> Any:
     if isinstance(kind, StructType):
         return next((wrong for field in kind if (wrong := _wrong_type(field.dataType)) is not None), None)
     return None if isinstance(kind, _PLAIN) else kind
+
+
+def _nullable(kind: DataType) -> DataType:
+    """Return a type whose inner ones may all be null."""
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType))
+    if isinstance(kind, StructType):
+        return StructType([StructField(field.name, _nullable(field.dataType)) for field in kind])
+    return kind
 
 
 def _numbered(kinds: Sequence[Any]) -> Any:

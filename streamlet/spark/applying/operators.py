@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 from pyspark import AccumulatorParam, TaskContext, cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
+from streamlet.base.environment import environment
 from streamlet.model.dataframe_plan import SINGLE
 from streamlet.spark.applying.applied_bolt import DEAD_LETTER, FailedRow
 from streamlet.spark.applying.chain import Chain, ColumnsOf, StageJob
 from streamlet.spark.applying.key_state import KeyState
 from streamlet.spark.applying.packed_rows import packed, unpacked
 from streamlet.spark.applying.shipping import import_from
-from streamlet.spark.applying.stage_columns import DEAD, RowsIn, RowsOut, dead_columns
+from streamlet.spark.applying.stage_columns import DEAD, RowsIn, RowsOut, dead_columns, rows_of
 from streamlet.spark.plain_errors import plain_errors
 
 ROWS_AT_ONCE = 4096
@@ -49,12 +50,20 @@ class StageRun:
         task = TaskContext.get()
         index = 0 if task is None else task.partitionId()
         self.chain = Chain(job, index, index + 1, self._failed.append)
-        os.environ.update(job.bolts[0].conf["topology.environment"] or {})
+        # Rule: lent for this run alone. A Python worker is used again, and the next job, of another topology, would see
+        # the password of this one.
+        self._lent = ExitStack()
+        self._lent.enter_context(environment(job.bolts[0].conf["topology.environment"] or {}))
         try:
             self.chain.start()
         except BaseException:
-            self.chain.close(clean=False)  # those that have started
+            self.close(clean=False)  # those that have started
             raise
+
+    def close(self, clean: bool) -> None:
+        """Call each ``cleanup``. Raises ComponentFailed if ``clean``."""
+        with self._lent:
+            self.chain.close(clean)
 
     def with_failed(self, leaving: ColumnsOf) -> ColumnsOf:
         """Add the failed rows to the leaving columns or the counts."""
@@ -71,24 +80,30 @@ class StageRun:
 
 
 class _Travelling:
-    """A job as it is pickled: its classes are looked up after their zips are first on the path."""
+    """A job as it is pickled: its classes are looked up by the task that runs it."""
 
     def __init__(self, job: StageJob) -> None:
-        self._job = job
+        self._zips = job.zips
+        self._pickled = cloudpickle.dumps(job)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (self._job.zips, cloudpickle.dumps(self._job))
-
-
-def _arrived(zips: tuple[str, ...], job: bytes) -> Any:
-    import_from(zips)
-    return pickle.loads(job)  # noqa: S301 - it came with the task that runs it
+    def arrived(self) -> StageJob:
+        """Return the job, with its zips first on the path."""
+        import_from(self._zips)
+        job: StageJob = pickle.loads(self._pickled)  # noqa: S301 - it came with the task that runs it
+        return job
 
 
 def _pickled(state: dict[str, Any]) -> dict[str, Any]:
     """Return a stage's attributes with its job as it travels."""
     job, *rest = state["_parts"]
     return {**state, "_parts": (_Travelling(job), *rest)}
+
+
+def _begun(job: StageJob | _Travelling, *rest: Any) -> StageRun:
+    """Start a stage's bolts in a task."""
+    # Rule: look a job's classes up where its bolts are made, not where it is unpickled. Spark unpickles a keyed stage
+    # on the driver, too, in a process that has none of the zips on its path, and calls `init` alone there.
+    return StageRun(job.arrived() if isinstance(job, _Travelling) else job, *rest)
 
 
 @plain_errors
@@ -104,21 +119,22 @@ class MappedStage:
         return _pickled(self.__dict__)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        run = StageRun(*self._parts) if self._always else None
+        run = _begun(*self._parts) if self._always else None
         try:
             for batch in batches:
-                run = run or StageRun(*self._parts)
-                for start in range(0, batch.num_rows, ROWS_AT_ONCE):
-                    for source, columns in run.rows_in.columns(batch.slice(start, ROWS_AT_ONCE)):
+                run = run or _begun(*self._parts)
+                rows = rows_of(batch, ROWS_AT_ONCE)
+                for start in range(0, batch.num_rows, rows):
+                    for source, columns in run.rows_in.columns(batch.slice(start, rows)):
                         yield from run.rows_out.batches(run.with_failed(run.chain.feed(source, columns)))
             if run is not None:
                 yield from run.rows_out.batches(run.with_failed(run.chain.finish()))
         except BaseException:
             if run is not None:
-                run.chain.close(clean=False)
+                run.close(clean=False)
             raise
         if run is not None:
-            run.chain.close(clean=True)
+            run.close(clean=True)
 
 
 @plain_errors
@@ -181,17 +197,17 @@ class KeyedStage(StatefulProcessor):  # type: ignore[misc]  # pyspark is not typ
         if self._run is not None:
             run, self._run = self._run, None
             self._keys.restore(None)
-            run.chain.close(clean=True)
+            run.close(clean=True)
 
     def _restored(self) -> tuple[StageRun, bytes | None]:
         if self._run is None:
-            run = StageRun(*self._parts)
+            run = _begun(*self._parts)
             head = run.chain.head
             try:
                 shared = head.definition.conf, head.context, head.bolt.logger
                 self._keys = KeyState(head.bolt, head.name, head.make_tuple, shared)
             except BaseException:
-                run.chain.close(clean=False)
+                run.close(clean=False)
                 raise
             self._run = run
         run, found = self._run, self._state.get()

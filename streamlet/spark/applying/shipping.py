@@ -6,20 +6,16 @@ installed must be installed on the executors, too.
 
 from __future__ import annotations
 
-import itertools
-import os
 import re
 import sys
 import sysconfig
-import threading
-import zipfile
-import zlib
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 from streamlet.base.errors import BadInput
 from streamlet.base.python_files import python_files
+from streamlet.spark.zips import write_zip
 
 MAX_FILES = 2000
 MAX_BYTES = 32 << 20
@@ -29,7 +25,6 @@ _ZIP = re.compile(r"topology-[0-9a-f]{8}\.zip")
 """Name of a zip, wherever Spark has put it."""
 
 _INSTALLED = {"site-packages", "dist-packages"}
-_numbers = itertools.count()
 _STDLIB = tuple(Path(sysconfig.get_path(name)).absolute() for name in ("stdlib", "platstdlib"))
 """Folders of Python's own modules. Its prefix may be /usr, and a project in /usr/src."""
 
@@ -60,7 +55,7 @@ def module_folders(modules: Iterable[str]) -> dict[Path, set[str]]:
 def zip_modules(root: Path, tops: set[str], folder: Path) -> Path:
     """Write a zip of the packages ``tops`` below ``root`` into ``folder``; "" stands for the modules in it, and below.
 
-    Its name tells the content. Raises BadInput for a huge folder.
+    Raises BadInput for a huge folder.
     """
     files: dict[str, bytes] = {}
     for path in _files(root, tops):
@@ -71,22 +66,7 @@ def zip_modules(root: Path, tops: set[str], folder: Path) -> Path:
                 "files beside a topology travel to the executors. Move the topology and the modules that it imports "
                 "into a folder of their own."
             )
-    digest = 0
-    for name in sorted(files):
-        digest = zlib.crc32(files[name], zlib.crc32(name.encode(), digest))
-    wanted = folder / f"topology-{digest:08x}.zip"
-    if not wanted.exists():
-        # Of its own: another thread may write the same zip. Not mkstemp's, which nobody but this user may read, and an
-        # executor may be another user's.
-        partial = folder / f".{wanted.name}.{os.getpid()}.{threading.get_ident()}.{next(_numbers)}"
-        with zipfile.ZipFile(partial, "x", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
-            # Python before 3.13 finds a package without __init__.py in a zip by the entry of its folder alone.
-            for above in sorted({f"{above}/" for name in files for above in Path(name).parents[:-1]}):
-                archive.writestr(above, b"")
-            for name in sorted(files):
-                archive.writestr(name, files[name])
-        partial.replace(wanted)
-    return wanted
+    return write_zip(files, folder, "topology")
 
 
 def import_from(zips: Collection[str]) -> None:

@@ -25,6 +25,8 @@ WHICH = "which"
 DEAD = StreamId("__dead_letters")
 """Stands for failed tuples among the streams that leave a stage."""
 DEAD_FIELDS = ("bolt", "source", "tuple", "reason")
+BYTES_AT_ONCE = 64 << 20
+"""Most bytes of rows that go through a stage together, or leave it in one batch, unless it is one row alone."""
 
 
 class ValueDoesNotFit(StreamletError):
@@ -66,31 +68,30 @@ class RowsOut:
             columns = leaving.get(stream)
             if not columns:
                 continue
-            if len(self.streams) == 1:
-                arrays = [self._array(at, place, column) for place, column in enumerate(columns)]
-                yield pyarrow.RecordBatch.from_arrays(arrays, schema=self.schema)
-            else:
-                yield self._tagged(at, columns)
+            for arrays in _pieces([self._array(at, place, column) for place, column in enumerate(columns)]):
+                batch = self._batch(at, arrays)
+                # Rule: a batch that leaves is bounded by bytes, too. Of a column beyond 2 GiB Arrow makes several
+                # arrays, which fit into no batch; and Java holds a batch whole, beside its heap.
+                rows = rows_of(batch, batch.num_rows)
+                yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
 
-    def _tagged(self, at: int, columns: Sequence[Sequence[Any]]) -> Any:
-        count = len(columns[0])
-        arrays: list[Any] = [pyarrow.array([at] * count, self.schema.field(0).type)]
-        for place, field in enumerate([*self.schema][1:]):
-            if place == at:
-                inner = [self._array(at, number, column) for number, column in enumerate(columns)]
-                arrays.append(pyarrow.StructArray.from_arrays(inner, fields=[*field.type]))
-            else:
-                arrays.append(pyarrow.nulls(count, field.type))
-        return pyarrow.RecordBatch.from_arrays(arrays, schema=self.schema)
+    def _batch(self, at: int, arrays: Sequence[Any]) -> Any:
+        if len(self.streams) == 1:
+            return pyarrow.RecordBatch.from_arrays(arrays, schema=self.schema)
+        which, *others = self.schema
+        tagged: list[Any] = [pyarrow.nulls(len(arrays[0]), field.type) for field in others]
+        tagged[at] = pyarrow.StructArray.from_arrays(arrays, fields=[*others[at].type])
+        first = pyarrow.array([at] * len(arrays[0]), which.type)
+        return pyarrow.RecordBatch.from_arrays([first, *tagged], schema=self.schema)
 
     def check(self, leaving: ColumnsOf, fitting: set[tuple[int, int, type]]) -> None:
         """Raise ValueDoesNotFit as ``batches`` would. ``fitting``: types that passed, by stream and field."""
-        # Spark makes Arrow of rows itself and names no bolt. A type is tried once, but for what holds others.
+        # Spark makes Arrow of rows itself and names no bolt. A type is tried once, but for what holds others, and for
+        # numbers that a column of 32 bits would make infinite.
         for at, stream in enumerate(self.streams):
             for place, column in enumerate(leaving.get(stream, ())):
                 new = {(at, place, kind) for kind in set(map(type, column))} - fitting
-                if new:
-                    self._array(at, place, column)
+                if new and not pyarrow.types.is_float32(self._array(at, place, column).type):
                     fitting |= {one for one in new if one[2] not in (list, tuple, dict)}
 
     def _array(self, at: int, place: int, column: Sequence[Any]) -> Any:
@@ -105,6 +106,21 @@ class RowsOut:
                 f"{stream.stream!r}, and schemas= says that it is {_told(outer.type)}. Name the type that is emitted, "
                 f"or emit that type. ({str(error).rstrip('.')}.)"
             ) from error
+
+
+def _pieces(arrays: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Yield columns in pieces. Of one with more than 2 GiB of text or bytes Arrow makes several arrays."""
+    if not any(isinstance(array, pyarrow.ChunkedArray) for array in arrays):
+        yield arrays
+        return
+    for batch in pyarrow.Table.from_arrays(arrays, names=[str(at) for at in range(len(arrays))]).to_batches():
+        yield batch.columns
+
+
+def rows_of(batch: Any, most: int) -> int:
+    """Return how many rows of a batch go together: by their mean size, and at most ``most``."""
+    fitting: int = BYTES_AT_ONCE * batch.num_rows // max(1, batch.nbytes)
+    return max(1, min(most, fitting))
 
 
 def dead_columns(rows: Sequence[FailedRow], fields: dict[str, tuple[str, ...]]) -> list[Sequence[Any]]:

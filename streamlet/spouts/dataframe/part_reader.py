@@ -28,7 +28,7 @@ class PartReader:
         except (OSError, self._arrow.ArrowException) as error:
             raise self._unreadable(error) from error
         try:
-            self._utc = self._checked(columns)
+            self._cast = self._checked(columns)
             self._batches = self._file.iter_batches(batch_size=BATCH_ROWS, columns=[*columns])
         except BaseException:
             self._file.close()
@@ -73,16 +73,18 @@ class PartReader:
 
     def _values(self, batch: Any) -> Iterator[list[Any]]:
         columns = [batch.column(batch.schema.get_field_index(name)) for name in self._columns]
-        instants = self._arrow.timestamp("us", tz="UTC")
-        for at in self._utc:
-            columns[at] = columns[at].cast(instants, safe=False)
+        for at, kind in self._cast.items():
+            columns[at] = columns[at].cast(kind, safe=False)
         return map(list, zip(*(column.to_pylist() for column in columns), strict=True))
 
-    def _checked(self, columns: Sequence[str]) -> list[int]:
-        """Return which columns are instants, by their place. Raises PartsUnreadable."""
+    def _checked(self, columns: Sequence[str]) -> dict[int, Any]:
+        """Return the types of columns with times, by their place. Raises PartsUnreadable."""
         schema, stored = self._file.schema_arrow, self._file.schema
-        physical = {stored.column(at).path: stored.column(at).physical_type for at in range(len(stored.names))}
-        instants = []
+        # Rule: by the order of the leaves, which both schemas have. A path cannot tell a column named "a.b" from a
+        # field of a struct.
+        leaves = iter([stored.column(at).physical_type for at in range(len(stored.names))])
+        kinds = [self._in_utc(field.type, leaves) for field in schema]
+        cast = {}
         for at, name in enumerate(columns):
             if schema.names.count(name) != 1:
                 there = ", ".join(schema.names)
@@ -90,16 +92,32 @@ class PartReader:
                     f"{self._component} declares the field {name!r}, and {self._path} has no column of that name, or "
                     f"several. It has: {there}. Fields of a DataFrameSpout bear the names of columns."
                 )
-            kind = schema.field(name).type
-            if self._arrow.types.is_timestamp(kind) and (kind.tz is not None or physical.get(name) == "INT96"):
-                instants.append(at)
-            elif (wrong := self._wrong(kind)) is not None:
+            kind = kinds[schema.get_field_index(name)]
+            if (wrong := self._wrong(kind)) is not None:
                 raise PartsUnreadable(
                     f"{self._component} declares the field {name!r}, and {self._path} has that column as {wrong}, "
                     "which no tuple can hold. Cast it before it is written: decimals to double or string, dates and "
                     "times without a zone to string or timestamp, maps to a struct or JSON text."
                 )
-        return instants
+            if kind != schema.field(name).type:
+                cast[at] = kind
+        return cast
+
+    def _in_utc(self, kind: Any, leaves: Iterator[str]) -> Any:
+        """Return a type with its instants in UTC; ``leaves``: how those of the file are stored, from this type's on."""
+        types, arrow = self._arrow.types, self._arrow
+        if types.is_list(kind) or types.is_large_list(kind):
+            inner = kind.value_field.with_type(self._in_utc(kind.value_type, leaves))
+            return arrow.list_(inner) if types.is_list(kind) else arrow.large_list(inner)
+        if types.is_struct(kind):
+            return arrow.struct([field.with_type(self._in_utc(field.type, leaves)) for field in kind])
+        if types.is_nested(kind):  # such as a map, which no tuple can hold
+            for at in range(kind.num_fields):
+                self._in_utc(kind.field(at).type, leaves)
+            return kind
+        stored = next(leaves, "")
+        instant = types.is_timestamp(kind) and (kind.tz is not None or stored == "INT96")
+        return arrow.timestamp("us", tz="UTC") if instant else kind
 
     def _wrong(self, kind: Any) -> Any:
         """Return the type in this one that no tuple can hold; None if there is none."""

@@ -6,7 +6,7 @@ import importlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pandas
 import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import functions
+from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from streamlet.base.errors import BadInput
 from streamlet.spark import apply
@@ -23,6 +24,8 @@ from tests.command_line import ROOT
 from tests.patience import PATIENCE_S
 from tests.real.word_counts import random_lines
 from tests.topologies.counted_words import CountedWords
+from tests.topologies.nulls_within import NullsWithin
+from tests.topologies.total_lines import TotalLines
 
 pytestmark = pytest.mark.spark
 
@@ -35,6 +38,8 @@ SCHEMAS = {
 LINES = random_lines(34_000)
 """Of six words each: 204 000 of them."""
 STREAMED = LINES[:6_000]
+
+N = StructField("n", LongType(), False)
 
 Pair = tuple[str, int]
 
@@ -137,6 +142,13 @@ def test_a_value_of_another_type_than_the_schema_says_is_named(spark: Any) -> No
         wrong["count"].collect()
 
 
+def test_a_none_within_a_value_stays_though_schemas_says_not_null(spark: Any) -> None:
+    frame = spark.createDataFrame([("a",)], "line string")
+    schema = StructType([StructField("numbers", ArrayType(LongType(), False)), StructField("row", StructType([N]))])
+    found = apply(NullsWithin, {"lines": frame}, schemas={"nulls": schema})["nulls"].collect()
+    assert found == [([1, None, 3], (None,))]
+
+
 def test_wrong_arguments_are_refused_all_at_once_before_anything_runs(spark: Any, tmp_path: Path) -> None:
     frame = spark.createDataFrame([("a",)], "text string")
     with pytest.raises(BadInput, match=r'"lower": "word TYPE".*"count": "word TYPE, n TYPE"'):
@@ -235,3 +247,71 @@ def test_an_edited_topology_that_is_applied_again_runs_its_new_code(
         assert made[-1].collect() == [("a" + mark,)]
     assert [each.collect()[0].line for each in made] == ["a1", "a22", "a1"]
     del sys.modules["edited_topology"]
+
+
+COUNTS = """
+from streamlet import Bolt, Grouping, Spout, Topology
+
+class Lines(Spout):
+    outputs = ["line"]
+
+    def next_tuple(self):
+        pass
+
+class Counts(Bolt):
+    outputs = ["line", "n"]
+
+    def initialize(self, conf, context):
+        self.n = 0
+
+    def process(self, tup):
+        self.n += 1
+        self.emit([tup.values[0], self.n])
+
+class Counted(Topology):
+    lines = Lines.spec()
+    counts = Counts.spec(inputs={lines: Grouping.fields("line")})
+"""
+
+
+def test_a_keyed_stream_starts_though_its_module_is_not_in_the_working_directory(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor in PYTHONPATH: a process of Spark's on the driver unpickles the stage, and has those alone."""
+    spark.conf.set(STATE_STORE, ROCKSDB)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "counted_elsewhere.py").write_text(COUNTS)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "code")])
+    module = importlib.import_module("counted_elsewhere")
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines" / "0.txt").write_text("a\nb\na\n")
+    lines = spark.readStream.text(str(tmp_path / "lines")).withColumnRenamed("value", "line")
+    applied = apply(module.Counted, {"lines": lines}, schemas={"counts": "line string, n long"})
+    query = writing(applied["counts"], tmp_path / "counts").trigger(availableNow=True).start()
+    assert query.awaitTermination(PATIENCE_S) and query.exception() is None
+    found = spark.read.parquet(str(tmp_path / "counts" / "out"))
+    assert sorted(map(tuple, found.collect())) == [("a", 1), ("a", 2), ("b", 1)]
+    del sys.modules["counted_elsewhere"]
+
+
+EMPTY: dict[str, Callable[[Any], Any]] = {
+    "a day without files": lambda days: days.where("day = 'sun'"),
+    "no such line": lambda days: days.where("line = 'none'"),
+    "limit": lambda days: days.limit(0),
+    "never": lambda days: days.where("1 = 0"),
+    "a contradiction": lambda days: days.where("line IS NULL AND line = 'a'"),
+    "a join": lambda days: days.join(days.where("false").select("line"), "line"),
+    "an aggregation": lambda days: days.where("line = 'none'").groupBy("line").count(),
+}
+
+
+def test_a_global_bolt_gives_its_result_whatever_makes_its_dataframe_empty(spark: Any, tmp_path: Path) -> None:
+    """Spark's optimizer drops a frame that it knows to be empty, and with it the one partition of the bolt."""
+    rows = spark.createDataFrame([("a", "mon"), ("b", "tue")], "line string, day string")
+    rows.write.partitionBy("day").parquet(str(tmp_path / "days"))
+    days = spark.read.parquet(str(tmp_path / "days"))
+    found = {
+        case: apply(TotalLines, {"lines": make(days)}, schemas={"total": "n long"})["total"].collect()
+        for case, make in {"all": lambda days: days, **EMPTY}.items()
+    }
+    assert found == {"all": [(2,)], **{case: [(0,)] for case in EMPTY}}

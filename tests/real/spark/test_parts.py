@@ -63,6 +63,13 @@ def test_each_partition_is_a_part_also_an_empty_one(spark: Any, tmp_path: Path) 
         streamlet.spark.write_parts(readings(spark), str(tmp_path / "none"))
 
 
+@pytest.mark.parametrize("name", ["a blank", "100%", "a%20b", "für", "#1", "a:b", "{a,b}*?[c]"])
+def test_a_folder_of_any_name_has_the_parts(spark: Any, tmp_path: Path, name: str) -> None:
+    streamlet.spark.write_parts(spark.range(3).coalesce(1), str(tmp_path / name))
+    assert [*manifest_rows((tmp_path / name / MANIFEST).read_text()).values()] == [3]
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+
+
 def test_types_that_no_tuple_can_hold_are_refused_before_anything_is_written(spark: Any, tmp_path: Path) -> None:
     wrong = spark.sql("SELECT 1.5 AS price, DATE'2026-01-02' AS day, map('a', 1) AS more, 1 AS n")
     with pytest.raises(BadInput) as refused:

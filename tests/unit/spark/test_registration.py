@@ -5,13 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from streamlet.base.errors import BadInput
-from streamlet.spark import register, registration
+from streamlet.spark import apply, register, registration, write_parts
 from streamlet.spark.registration import check_packages, pack
+from tests.topologies.counted_words import CountedWords
 
 
 def test_the_zip_can_be_imported_from_and_is_written_once(tmp_path: Path) -> None:
@@ -25,6 +29,24 @@ def test_the_zip_can_be_imported_from_and_is_written_once(tmp_path: Path) -> Non
     env = {"PYTHONPATH": str(path)}
     done = subprocess.run([sys.executable, "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.startswith(str(path)), done.stderr
+
+
+def test_threads_that_send_streamlet_at_once_write_files_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = zipfile.ZipFile.writestr
+    inner: list[Path] = []
+
+    def meanwhile(archive: zipfile.ZipFile, *given: Any) -> None:
+        if not inner:
+            inner.append(tmp_path)
+            inner.append(pack(tmp_path))
+        write(archive, *given)
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", meanwhile)
+    made = pack(tmp_path)
+    assert inner[1] == made and zipfile.ZipFile(made).testzip() is None
+    assert [*tmp_path.iterdir()] == [made]
 
 
 GOOD = {"pyspark": "4.2.0", "pyarrow": "18.0.0", "pandas": "2.2.0"}
@@ -65,3 +87,41 @@ def test_a_missing_package_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, n
 def test_a_session_of_spark_connect_is_refused_by_name() -> None:
     with pytest.raises(BadInput, match="Spark Connect"):
         register(object())
+
+
+class OfGoneSession:
+    """A DataFrame whose session is over: whatever asks the JVM fails."""
+
+    def __init__(self, context: Any) -> None:
+        self.sparkSession = SimpleNamespace(_jsparkSession=None, sparkContext=context)
+
+    @property
+    def schema(self) -> Any:
+        raise AssertionError
+
+    isStreaming = schema
+
+
+def gone() -> Any:
+    raise ConnectionRefusedError("no JVM")
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        SimpleNamespace(_jsc=None),
+        SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: True))),
+        SimpleNamespace(_jsc=SimpleNamespace(sc=gone)),
+    ],
+    ids=["by its program", "by the cluster", "with its JVM"],
+)
+def test_a_session_that_is_over_is_refused_as_that(context: Any, tmp_path: Path) -> None:
+    frame = OfGoneSession(context)
+    acts: list[Callable[[], Any]] = [
+        lambda: register(frame.sparkSession),
+        lambda: apply(CountedWords, {"lines": frame}),
+        lambda: write_parts(frame, str(tmp_path / "parts")),
+    ]
+    for act in acts:
+        with pytest.raises(BadInput, match="The Spark session has been stopped, or its JVM has ended: make a new one"):
+            act()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
+from streamlet.base.errors import BadInput
 from streamlet.spark import sink
 from streamlet.spark.options import Use, write_options
 from streamlet.spark.source import KafkaDataSource
@@ -48,3 +51,29 @@ def test_a_batch_and_each_epoch_of_a_stream_ask_for_it(writer: str, monkeypatch:
     schema = StructType([StructField("value", StringType())])
     assert getattr(KafkaDataSource(options), writer)(schema, overwrite=False) is not None
     assert Asked.topics == ["out"]
+
+
+HEADER = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "said"),
+    [
+        (
+            "headers",
+            pyarrow.array([None, [{"key": "h", "value": b"v"}], [None]], pyarrow.list_(HEADER)),
+            r"null in place of a header.*`headers`.*filter\(headers, h -> h IS NOT NULL\)",
+        ),
+        ("partition", pyarrow.array([None, 0, -1], pyarrow.int32()), "-1 in its column `partition`.*from 0, or null"),
+    ],
+)
+def test_a_row_that_no_record_can_be_made_of_is_refused_by_its_column(name: str, column: Any, said: str) -> None:
+    """Before any row of its batch is handed over."""
+    handed: list[Any] = []
+    producer = SimpleNamespace(send=lambda *given: handed.append(given))
+    batch = pyarrow.RecordBatch.from_pydict({"value": ["a", "b", "c"], name: column})
+    columns = sink.WrittenColumns("out", has_key=False, has_headers=name == "headers", has_partition=name != "headers")
+    with pytest.raises(BadInput, match=said):
+        [*sink._send(producer, batch, columns)]  # type: ignore[arg-type]
+    assert handed == []
+    assert len([*sink._send(producer, batch.slice(0, 2), columns)]) == len(handed) == 2  # type: ignore[arg-type]

@@ -133,6 +133,22 @@ def test_counts_are_right_and_workers_are_children_of_two_executors(session: Ses
     assert not [pid for _, pid, _ in started(tmp_path) if Path(f"/proc/{pid}").exists()]
 
 
+def test_an_executor_that_spark_has_excluded_is_known_and_has_no_slot(session: Session, tmp_path: Path) -> None:
+    """The events of Spark's own tracker of failed tasks are sent here."""
+    scheduler = session.context._jvm.org.apache.spark.scheduler
+    bus = session.context._jsc.sc().listenerBus()
+    bus.post(scheduler.SparkListenerExecutorExcluded(1, "1", 1))
+    try:
+        bus.waitUntilEmpty()
+        assert {each.id: each.excluded for each in session.executors()} == {"0": False, "1": True}
+        with pytest.raises(BadInput, match=r"has 1 slot.*Spark has excluded executor 1 after failed tasks"):
+            run(tmp_path, Watcher())
+    finally:
+        bus.post(scheduler.SparkListenerExecutorUnexcluded(2, "1"))
+        bus.waitUntilEmpty()
+    assert not any(each.excluded for each in session.executors())
+
+
 def test_driver_and_executors_start_with_the_archive_of_classes_where_there_is_one(
     session: Session, tmp_path: Path
 ) -> None:

@@ -100,6 +100,12 @@ def test_speculation_would_copy_a_worker() -> None:
         preflight.check_session({"spark.speculation": "true"}, 2)
 
 
+def test_a_session_whose_threads_share_one_job_group_is_refused() -> None:
+    """A slot could not be cancelled without the others, and the session would keep the group after the run."""
+    with pytest.raises(BadInput, match=r"PYSPARK_PIN_THREAD=false.* one job group.*Start the program without"):
+        preflight.check_session({}, 2, pins_threads=False)
+
+
 @pytest.mark.parametrize("value", ["True", "TRUE", " true "])
 def test_a_switch_that_spark_takes_for_on_is_on(value: str) -> None:
     """Spark reads it without regard to case, and Python writes ``str(True)`` with a capital letter."""
@@ -249,6 +255,13 @@ def test_an_executor_that_cannot_unpack_is_named_with_the_remedy(why: str, remed
     said = preflight.explain_probe(f"RuntimeError: no unpacking in /local/x on node7: {why}\n\tat a.B")
     assert "executor on node7 could not unpack" in said and f"in /local/x, a folder of spark.local.dir: {why}." in said
     assert remedy in said and "PYSPARK_PYTHON" not in said
+
+
+def test_a_first_python_task_that_somebody_cancelled_is_told_as_that() -> None:
+    cancelled = "[SPARK_JOB_CANCELLED] Job 0 cancelled as part of cancellation of all jobs SQLSTATE: XXKDA"
+    said = preflight.explain_probe(f"An error occurred\n: org.apache.spark.SparkException: {cancelled}\n\tat a.B")
+    assert "was cancelled" in said and "Job 0 cancelled as part of cancellation of all jobs" in said
+    assert "cancelAllJobs" in said and "PYSPARK_PYTHON" not in said
 
 
 def test_another_python_is_named_with_both_versions() -> None:

@@ -27,6 +27,7 @@ def test_a_value_that_arrow_would_change_fails_its_tuple(tmp_path: Path) -> None
     spec = DataFrameSink.spec(name="out", path=str(tmp_path), schema=schema)
     at = datetime(2026, 1, 1, tzinfo=UTC)
     bad = [[20.7, 1.0, at, [1]], [1, True, at, [1]], [1, 1.0, 1732000000000, [1]], [1, 1.0, at, [1, 2.5]]]
+    bad.append([1, 1e300, at, [1]])
     sources = {"readings": ("n", "mean", "at", "all")}
     with BoltTester(spec, sources=sources, raise_errors=False) as tester:
         tester.give(*bad, [1, 2, at, [1, None]])

@@ -113,9 +113,13 @@ def test_a_part_that_was_written_again_is_read_again(tmp_path: Path) -> None:
 def of_one_row(folder: Path, kind: Any, value: Any) -> None:
     folder.mkdir()
     table = pyarrow.table({"n": pyarrow.array([value], kind)})
-    parquet.write_table(table, folder / "a.parquet", use_deprecated_int96_timestamps=kind == pyarrow.timestamp("ns"))
+    as_spark = "timestamp[ns]" in str(kind)  # INT96, and no schema of Arrow's
+    parquet.write_table(
+        table, folder / "a.parquet", use_deprecated_int96_timestamps=as_spark, store_schema=not as_spark
+    )
 
 
+TEXT, LONG = pyarrow.string(), pyarrow.int64()
 NOON = datetime.datetime(2026, 1, 2, 12, 0, 0, 5, tzinfo=datetime.UTC)
 
 
@@ -124,6 +128,13 @@ NOON = datetime.datetime(2026, 1, 2, 12, 0, 0, 5, tzinfo=datetime.UTC)
     [
         (pyarrow.timestamp("us", tz="Europe/Berlin"), NOON, NOON),
         (pyarrow.timestamp("ns"), NOON.replace(tzinfo=None), NOON),  # INT96, as Spark writes times
+        (pyarrow.list_(pyarrow.timestamp("ns")), [NOON.replace(tzinfo=None), None], [NOON, None]),
+        (
+            pyarrow.struct([("a.b", pyarrow.list_(pyarrow.struct([("t", pyarrow.timestamp("ns")), ("n", TEXT)])))]),
+            {"a.b": [{"t": NOON.replace(tzinfo=None), "n": "x"}, None]},
+            {"a.b": [{"t": NOON, "n": "x"}, None]},
+        ),
+        (pyarrow.list_(pyarrow.timestamp("us", tz="Europe/Berlin")), [NOON], [NOON]),
         (pyarrow.list_(pyarrow.int32()), [1, None], [1, None]),
         (pyarrow.struct([("a", pyarrow.string())]), {"a": "b"}, {"a": "b"}),
         (pyarrow.binary(), b"x", b"x"),
@@ -154,6 +165,7 @@ def test_values_are_what_a_tuple_can_hold(tmp_path: Path, kind: Any, value: Any,
         (pyarrow.timestamp("us"), NOON.replace(tzinfo=None), "timestamp"),
         (pyarrow.map_(pyarrow.string(), pyarrow.int32()), [("a", 1)], "map"),
         (pyarrow.list_(pyarrow.date32()), [NOON.date()], "date32"),
+        (pyarrow.list_(pyarrow.timestamp("us")), [NOON.replace(tzinfo=None)], "timestamp"),
     ],
 )
 def test_a_type_that_no_tuple_can_hold_is_named_with_its_column(
@@ -163,6 +175,24 @@ def test_a_type_that_no_tuple_can_hold_is_named_with_its_column(
     error = run(tmp_path / "parts")[1].error
     assert error is not None
     assert f"declares the field 'n', and {tmp_path}" in str(error) and said in str(error) and "Cast it" in str(error)
+
+
+def test_the_times_of_each_column_are_judged_by_its_own_leaves(tmp_path: Path) -> None:
+    """Leaves of columns before it, of maps too, which are not read, are counted."""
+    naive = NOON.replace(tzinfo=None)
+    table = pyarrow.table(
+        {
+            "before": pyarrow.array(
+                [[("k", {"a": 1, "b": 2})]], pyarrow.map_(TEXT, pyarrow.struct([("a", LONG), ("b", LONG)]))
+            ),
+            "n.t": pyarrow.array([1], LONG),
+            "n": pyarrow.array([{"x": "y", "t": naive}], pyarrow.struct([("x", TEXT), ("t", pyarrow.timestamp("ns"))])),
+        }
+    )
+    parquet.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True, store_schema=False)
+    reader = PartReader(tmp_path / "a.parquet", ["n"], "spout")
+    assert reader.take(5) == [[{"x": "y", "t": NOON}]]
+    reader.close()
 
 
 def refused(folder: Path) -> str:

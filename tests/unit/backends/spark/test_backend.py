@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -142,6 +143,14 @@ def test_slots_of_a_local_master_that_another_job_holds_are_waited_for_as_on_a_c
     assert heard.texts == [told]
 
 
+def test_executors_that_spark_has_excluded_have_no_slot_for_a_run(request_of_two: RunRequest) -> None:
+    """It would begin, and wait for a worker that gets no place."""
+    found = [Executor("0", 1, 0), Executor("1", 1, 0, excluded=True)]
+    session, heard = ScriptedSession("local-cluster[2,1,1024]", [found]), Heard()
+    with pytest.raises(BadInput, match=r"has 1 slot.*Spark has excluded executor 1 after failed tasks"):
+        backend._await_slots(session, request_of_two, heard, Stop())  # type: ignore[arg-type]
+
+
 class ProbedSession(ScriptedSession):
     """Its job blocks until its group is cancelled; a cancel before the job is there is lost, as Spark loses it."""
 
@@ -209,7 +218,7 @@ def test_a_run_beside_one_that_has_made_its_own_session_is_refused(monkeypatch: 
     monkeypatch.setattr(backend, "active_session", lambda: None)
     closed: list[bool] = []
     session = SimpleNamespace(close=lambda: closed.append(True), kill=lambda: None, conf=dict, lost=lambda: None)
-    session.master = "local[1]"
+    session.master, session.pins_threads = "local[1]", lambda: True
     monkeypatch.setattr(backend, "open_session", lambda *_: session)
     refused: list[str] = []
 
@@ -246,3 +255,16 @@ def test_a_start_that_fails_leaves_nothing_in_the_session(tmp_path: Path, monkey
     with pytest.raises(OSError, match="cannot assign"):
         SparkBackend()._run(session, b"", Sent(), request, Heard(), Stop())  # type: ignore[arg-type]
     assert closed == [True] and not folder.exists()
+
+
+def test_the_last_of_several_runs_at_once_gives_py4j_its_logger_back(caplog: pytest.LogCaptureFixture) -> None:
+    """Whichever ends first: the others still keep it quiet."""
+    logger, root = logging.getLogger("py4j"), logging.getLogger()
+    caplog.set_level(logging.DEBUG, "py4j")
+    one, other = backend._quiet_py4j(), backend._quiet_py4j()
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    assert (logger.level, backend._is_not_of_py4j in root.filters) == (logging.WARNING, True)
+    other.__exit__(None, None, None)
+    assert (logger.level, backend._is_not_of_py4j in root.filters) == (logging.DEBUG, False)

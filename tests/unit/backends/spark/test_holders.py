@@ -38,3 +38,14 @@ def test_without_any_reason_the_executors_are_counted(monkeypatch: pytest.Monkey
     monkeypatch.setattr(session, "running_jobs", lambda without: [])
     held = held_up(session, {(0, 1): "streamlet-ab-0.1"}, "streamlet-ab-")  # type: ignore[arg-type]
     assert held.why == "Spark's application has 0 executors and 0 task slots: see what its cluster manager says of it."
+
+
+def test_slots_that_wait_for_executors_which_spark_has_excluded_are_told_so_first() -> None:
+    one, other = Executor("0", 1, 1), Executor("1", 1, 0, excluded=True)
+    session = ScriptedSession("spark://h:7077", [[one, other]])
+    held = held_up(session, {(1, 2): "streamlet-ab-1.2"}, "streamlet-ab-")  # type: ignore[arg-type]
+    assert held.why.startswith("Spark has excluded executor 1 after failed tasks (spark.excludeOnFailure.*)")
+    assert "spark.excludeOnFailure.timeout" in held.why and "1 by etl of ann (app-0)" in held.why
+    assert "have reported" not in held.why, "the excluded one has reported its cores"
+    assert holders.slots_of([one, other]) == (1, 1)
+    assert holders.executors_text([one, other]) == "2 executors (1 excluded by Spark) and 1 task slot"

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import pickle
+import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow
 import pytest
+from pyspark import cloudpickle
 
-from streamlet import BatchingBolt, Bolt, Grouping, StreamId, Topology, Tuple
+from streamlet import Batch, BatchingBolt, Bolt, Grouping, StreamId, Topology, Tuple
 from streamlet.runtime.tasks.user_errors import ComponentFailed
+from streamlet.spark.applying import stage_columns
 from streamlet.spark.applying.applied_bolt import TupleFailed
 from streamlet.spark.applying.operators import KeyedStage, MappedStage, SkippedByBolt
 from streamlet.spark.applying.stage_columns import DEAD, DEAD_FIELDS, RowsIn, RowsOut, ValueDoesNotFit
@@ -40,8 +49,14 @@ def keyed(cls: type[Bolt], **config: Any) -> Any:
 class Store:
     """A state store with timers, as Spark's: one value a key, under the key that is at work."""
 
-    def __init__(self, topology: Any, on_failed: str = "stop", rows_out: RowsOut = COUNTED) -> None:
-        self.topology, self.on_failed, self.rows_out = topology, on_failed, rows_out
+    def __init__(
+        self,
+        topology: Any,
+        on_failed: str = "stop",
+        rows_out: RowsOut = COUNTED,
+        settings: Mapping[str, Any] = {},
+    ) -> None:
+        self.topology, self.on_failed, self.rows_out, self.settings = topology, on_failed, rows_out, settings
         self.kept: dict[str, bytes] = {}
         self.timers: dict[tuple[str, int], None] = {}
         self.skipped = Added()
@@ -50,7 +65,9 @@ class Store:
         """Work off one micro-batch of one partition; return what left."""
         names = tuple(self.rows_out.schema.names)
         rows_in = RowsIn((LINES,), (1,), 1)
-        stage = KeyedStage(job(self.topology, self.on_failed), rows_in, self.rows_out, self.skipped, names)
+        stage = KeyedStage(
+            job(self.topology, self.on_failed, settings=self.settings), rows_in, self.rows_out, self.skipped, names
+        )
         stage.init(self)
         times = SimpleNamespace(getCurrentProcessingTimeInMs=lambda: now_ms)
         left: list[Any] = []
@@ -218,6 +235,24 @@ def test_a_mapped_stage_gives_batches_and_counts_what_it_skips() -> None:
     assert skipped.value == {"split": 1}
 
 
+def test_rows_with_many_bytes_go_through_the_bolts_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_columns, "BYTES_AT_ONCE", 1000)
+    sizes: list[int] = []
+
+    class Sizes(Bolt):
+        outputs = ["word"]
+
+        def process_batch(self, batch: Batch) -> None:
+            sizes.append(len(batch))
+
+    lines = Lines.spec()
+    topology = type(Topology)("T", (Topology,), {"lines": lines, "one": Sizes.spec(inputs=[lines])})
+    rows_out = RowsOut((ONE,), (("word",),), pyarrow.schema([("c0", TEXT)]))
+    stage = MappedStage(job(topology), RowsIn((LINES,), (1,)), rows_out, Added())
+    assert [*stage([pyarrow.RecordBatch.from_pydict({"c0": ["a" * 300] * 7})])] == []
+    assert sizes == [3, 3, 1]
+
+
 def test_bolts_that_have_started_are_cleaned_up_when_another_cannot() -> None:
     done: list[str] = []
 
@@ -277,3 +312,62 @@ def test_a_batch_that_raised_with_auto_fail_off_has_failed_and_those_that_wait_h
     store = Store(keyed(Groups, **{"topology.tick.tuple.freq.secs": 1}), "skip")
     assert store.batch(0, x=["x"]) == store.batch(10, x=["x"]) == store.batch(1000) == []
     assert (store.skipped.value, [*store.kept]) == ({"one": 1}, ["x"])
+
+
+def test_a_keyed_stage_is_unpickled_where_its_modules_are_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As by the process of Spark's on the driver, which calls ``init`` alone."""
+    code = "from tests.topologies.counted_words import Count\nclass Other(Count): pass\n"
+    (tmp_path / "on_executors_only.py").write_text(code)
+    with monkeypatch.context() as here:
+        here.syspath_prepend(tmp_path)
+        cls = importlib.import_module("on_executors_only").Other
+        rows_in = RowsIn((LINES,), (1,), 1)
+        data = cloudpickle.dumps(KeyedStage(job(keyed(cls)), rows_in, COUNTED, None, ("c0", "c1")))
+    del sys.modules["on_executors_only"]
+    stage = pickle.loads(data)
+    stage.init(Store(keyed(Count)))
+    with pytest.raises(ModuleNotFoundError, match="on_executors_only"):
+        [*stage.handleInputRows(("a",), iter([("a", ["a"])]), None)]
+
+
+class SeesEnvironment(Count):
+    """Keeps what the variable says, in process, at the end, and where it cannot start."""
+
+    seen: list[str | None] = []
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        super().initialize(conf, context)
+        self.seen.append(os.environ.get("STREAMLET_TEST_LENT"))
+        if conf["topology.environment"] == {"STREAMLET_TEST_LENT": "no start"}:
+            raise OSError("no route")
+
+    def process(self, tup: Tuple) -> None:
+        if tup.values[0] == "bad":
+            raise ValueError("bad")
+
+    def cleanup(self) -> None:
+        self.seen.append(os.environ.get("STREAMLET_TEST_LENT"))
+
+
+@pytest.mark.parametrize(
+    ("value", "row", "ended"),
+    [("done", "a", None), ("failed", "bad", TupleFailed), ("no start", "a", ComponentFailed)],
+)
+def test_a_python_worker_that_is_used_again_has_no_environment_of_the_former_job(
+    value: str, row: str, ended: type[BaseException] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a batch and in a stream, however the task ends."""
+    monkeypatch.setattr(SeesEnvironment, "seen", [])
+    monkeypatch.setenv("STREAMLET_TEST_LENT", "before")
+    settings = {"topology.environment": {"STREAMLET_TEST_LENT": value}}
+    topology = keyed(SeesEnvironment)
+    stage = MappedStage(job(topology, settings=settings), RowsIn((LINES,), (1,)), COUNTED, Added())
+    with pytest.raises(ended) if ended else nullcontext():
+        [*stage([pyarrow.RecordBatch.from_pydict({"c0": [row]})])]
+    assert os.environ["STREAMLET_TEST_LENT"] == "before"
+    store = Store(topology, settings=settings)
+    with pytest.raises(ended) if ended else nullcontext():
+        store.batch(0, **{row: [row]})
+    if ended is not TupleFailed:  # Spark closes the stage, or ends the process
+        assert os.environ["STREAMLET_TEST_LENT"] == "before"
+    assert {*SeesEnvironment.seen} == {value}

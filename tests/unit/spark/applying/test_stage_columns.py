@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pyarrow
 import pytest
 
 from streamlet import StreamId
+from streamlet.spark.applying import stage_columns
 from streamlet.spark.applying.applied_bolt import FailedRow
 from streamlet.spark.applying.stage_columns import DEAD, DEAD_FIELDS, RowsIn, RowsOut, ValueDoesNotFit, dead_columns
 
 LINES, WORDS = StreamId("lines"), StreamId("words")
 TEXT, LONG, INT = pyarrow.string(), pyarrow.int64(), pyarrow.int32()
 TIME, DOUBLE = pyarrow.timestamp("us", "UTC"), pyarrow.float64()
+FLOAT = pyarrow.float32()
 LINE = pyarrow.struct([("c0", TEXT)])
 WORD = pyarrow.struct([("c0", TEXT), ("c1", LONG)])
 
@@ -32,6 +37,36 @@ def test_rows_of_several_streams_are_told_apart() -> None:
     rows_in = RowsIn((LINES, WORDS), (1, 2))
     both = pyarrow.Table.from_batches([second, first]).combine_chunks().to_batches()[0]
     assert [*rows_in.columns(both)] == [(LINES, [["a b"]]), (WORDS, [["a", "b"], [1, None]])]
+
+
+def chunked(arrow: Any, column: Sequence[Any], kind: Any) -> Any:
+    """As of more than 2 GiB: the text in two arrays."""
+    whole = arrow.array(column, kind)
+    return arrow.chunked_array([whole[:1], whole[1:]]) if kind == TEXT else whole
+
+
+def test_a_column_that_fits_into_no_array_leaves_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_columns, "array_of", chunked)
+    words = {WORDS: [["a", "b", "c"], [1, 2, 3]]}
+    rows_out = RowsOut((WORDS,), (("word", "n"),), pyarrow.schema([*WORD]))
+    assert [batch.to_pydict() for batch in rows_out.batches(words)] == [
+        {"c0": ["a"], "c1": [1]},
+        {"c0": ["b", "c"], "c1": [2, 3]},
+    ]
+    schema = pyarrow.schema([("which", INT), ("v0", LINE), ("v1", WORD)])
+    batches = [*RowsOut((LINES, WORDS), (("line",), ("word", "n")), schema).batches(words)]
+    assert [batch.num_rows for batch in batches] == [1, 2]
+    assert batches[1].to_pylist()[1] == {"which": 1, "v0": None, "v1": {"c0": "c", "c1": 3}}
+
+
+def test_rows_with_many_bytes_leave_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_columns, "BYTES_AT_ONCE", 1000)
+    rows_out = RowsOut((LINES,), (("line",),), pyarrow.schema([*LINE]))
+    lines = ["a" * 400] * 5 + ["b" * 5000]
+    batches = [*rows_out.batches({LINES: [lines]})]
+    assert [line for batch in batches for line in batch.column(0).to_pylist()] == lines
+    assert len(batches) == 6, "1172 bytes a row in the mean"
+    assert [batch.num_rows for batch in rows_out.batches({LINES: [["a"] * 100]})] == [100]
 
 
 def test_times_come_in_utc_wherever_they_stand() -> None:
@@ -57,6 +92,9 @@ def test_times_come_in_utc_wherever_they_stand() -> None:
         (pyarrow.list_(LONG), [None, [1], [1, 2.5]], r"emitted \[1, 2\.5\] \(list\)"),
         (WORD, [{"c0": "a"}, {"c0": "a", "c1": 1, "more": 2}], "emitted .*'more'.* no field 'more'"),
         (WORD, [{"c0": "a", "c1": 1.5}], r"emitted .*'c1': 1\.5"),
+        (FLOAT, [1.5, -1e300], r"emitted -1e\+300 \(float\) .* says that it is float.*up to 3\.4e\+38"),
+        (FLOAT, [1, 10**400], r"emitted 10000.* says that it is float.*up to 3\.4e\+38"),
+        (pyarrow.list_(pyarrow.struct([("c0", FLOAT)])), [[{"c0": 1e39}]], r"emitted \[{'c0': 1e\+39}\]"),
     ],
 )
 def test_a_value_of_another_type_is_named(kind: object, column: list[object], told: str) -> None:
@@ -73,6 +111,24 @@ def test_each_value_within_a_list_is_looked_at_though_lists_have_passed() -> Non
     rows_out.check({WORDS: [[[1]]]}, fitting)
     with pytest.raises(ValueDoesNotFit, match=r"emitted \[2\.5\]"):
         rows_out.check({WORDS: [[[2.5]]]}, fitting)
+
+
+def test_each_value_of_a_float_column_is_looked_at_though_floats_have_passed() -> None:
+    rows_out = RowsOut((WORDS,), (("word",),), pyarrow.schema([("c0", FLOAT)]))
+    fitting: set[tuple[int, int, type]] = set()
+    rows_out.check({WORDS: [[1.5]]}, fitting)
+    with pytest.raises(ValueDoesNotFit, match=r"emitted 1e\+39"):
+        rows_out.check({WORDS: [[1e39]]}, fitting)
+
+
+def test_what_a_float_column_can_have_stays_infinity_too() -> None:
+    rows_out = RowsOut((WORDS,), (("word",),), pyarrow.schema([("c0", FLOAT)]))
+    largest = 3.4028234663852886e38
+    column = [largest, math.nextafter(float(2**128 - 2**103), 0), -largest, math.inf, -math.inf, math.nan, None]
+    (batch,) = rows_out.batches({WORDS: [column]})
+    found = batch.column(0).to_pylist()
+    assert found[:5] == [largest, largest, -largest, math.inf, -math.inf]
+    assert math.isnan(found[5]) and found[6] is None
 
 
 def test_a_failed_tuple_is_readable_text() -> None:
