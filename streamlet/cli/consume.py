@@ -26,6 +26,7 @@ from streamlet.kafka import Admin, AdminError, ClientConfig, Consumer, ConsumerC
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.consumer import ConsumerRebalanceListener
 from streamlet.kafka.consumer.consumer_config import CLASSIC_PROTOCOL, CONSUMER_PROTOCOL
+from streamlet.kafka.consumer.errors import LogTruncated, NoOffsetForPartition, PositionOutOfRange
 
 _POLL_MS = 200
 """Milliseconds of one poll: Ctrl-C is seen after each."""
@@ -78,6 +79,8 @@ class Reading(ConsumerRebalanceListener):
         self._form = form
         self._out = out
         self._ends: dict[TopicPartition, int] = {}
+        self._starts: dict[TopicPartition, int] = {}
+        """Where a group begins that has stored nothing; a partition that is not in it, with its first record."""
         self._committed_s = time.monotonic()
         self._stored = 0
         """How many of ``shown`` the group is known to have stored."""
@@ -98,6 +101,8 @@ class Reading(ConsumerRebalanceListener):
         if wanted.until_end:
             self._ends = consumer.end_offsets(partitions)
         if wanted.group is not None:
+            if not (wanted.from_beginning or wanted.until_end):
+                self._starts = consumer.end_offsets(partitions)
             consumer.subscribe([wanted.topic], listener=self)
             return
         consumer.assign(partitions)
@@ -115,22 +120,30 @@ class Reading(ConsumerRebalanceListener):
 
         Every polled record has been written and flushed when this returns.
         """
-        while self.stop is None and not self._done():
-            left = None if self._wanted.max_records is None else self._wanted.max_records - self.shown
-            most = 500 if left is None else min(left, 500)
-            polled = self._consumer.poll(_POLL_MS, most)
-            # From here to the flush a commit would cover records that may never leave us.
-            self._unwritten = True
-            for tp, records in polled.items():
-                self._out.writelines(map(self._form.line, records))
-                self.shown += len(records)
-                self.partitions.add(tp.partition)
-            self._out.flush()
-            self._unwritten = False
+        while self.stop is None:
+            try:
+                if self._done():
+                    break
+                self._show_next()
+            except (NoOffsetForPartition, PositionOutOfRange, LogTruncated) as error:
+                self._find_place(error)
             self._commit_now_and_then()
         if self._uncommitted:
             self._stored = self.shown
             self._consumer.commit()
+
+    def _show_next(self) -> None:
+        left = None if self._wanted.max_records is None else self._wanted.max_records - self.shown
+        most = 500 if left is None else min(left, 500)
+        polled = self._consumer.poll(_POLL_MS, most)
+        # From here to the flush a commit would cover records that may never leave us.
+        self._unwritten = True
+        for tp, records in polled.items():
+            self._out.writelines(map(self._form.line, records))
+            self.shown += len(records)
+            self.partitions.add(tp.partition)
+        self._out.flush()
+        self._unwritten = False
 
     def interrupted(self, number: int, before: Mapping[int, Any]) -> None:
         """End after the records at hand. Runs in the signal's handler."""
@@ -192,6 +205,47 @@ class Reading(ConsumerRebalanceListener):
             return self.left_out
         # A partition that came since had nothing in it when the end was looked up.
         return all(self._consumer.position(tp) >= self._ends.get(tp, 0) for tp in assigned)
+
+    def _find_place(self, error: NoOffsetForPartition | PositionOutOfRange | LogTruncated) -> None:
+        """Give a position to partitions that have none in the log."""
+        # Rule: no reset policy, here the places are named. A policy answers two questions at once: a reader that began
+        # at the end, and was overtaken by deletion, would go to the end again, past records that are still there.
+        assigned = self._consumer.assignment()
+        if isinstance(error, NoOffsetForPartition):
+            for tp in assigned.intersection(error.partitions):
+                if tp in self._starts:
+                    self._consumer.seek(tp, self._starts[tp])
+                else:
+                    self._consumer.seek_to_beginning(tp)
+        elif isinstance(error, PositionOutOfRange):
+            for tp in assigned.intersection(error.offsets):
+                self._go_on(tp, error.offsets[tp])
+        else:
+            for tp in assigned.intersection((error.topic_partition,)):
+                self._go_back(tp, error.divergent_offsets.get(tp))
+
+    def _go_on(self, tp: TopicPartition, offset: int) -> None:
+        """Go on at the log's first record; name those deleted before it."""
+        first = self._consumer.beginning_offsets([tp])[tp]
+        if offset < first:
+            which = f"Record {offset}" if offset == first - 1 else f"Records {offset} to {first - 1}"
+            were = "was deleted before it was" if offset == first - 1 else "were deleted before they were"
+            click.echo(f"{which} of {tp} {were} read: going on at {first}.", err=True)
+            self._consumer.seek(tp, first)
+        else:
+            self._go_back(tp, None)
+
+    def _go_back(self, tp: TopicPartition, to: int | None) -> None:
+        """Go on in a log that is another one now; None: at its first record."""
+        at = self._consumer.beginning_offsets([tp])[tp] if to is None else to
+        click.echo(
+            f"The place that was reached in {tp} is not in its log any more: the topic was made again, or a new leader "
+            f"lacks what came last. Going on at {at}.",
+            err=True,
+        )
+        if tp in self._ends:  # the old log's end is one that this one may never reach
+            self._ends[tp] = min(self._ends[tp], self._consumer.end_offsets([tp])[tp])
+        self._consumer.seek(tp, at)
 
     def _commit_now_and_then(self) -> None:
         """Commit about once a second, and never beyond the last shown record."""
@@ -292,7 +346,7 @@ def consume(
     own = {
         "group_id": group,
         "enable_auto_commit": False,
-        "auto_offset_reset": "earliest" if from_beginning or until_end else "latest",
+        "auto_offset_reset": "none",
         "allow_auto_create_topics": False,
         "key_deserializer": None,
         "value_deserializer": None,

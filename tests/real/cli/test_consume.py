@@ -101,6 +101,37 @@ def test_what_comes_later_is_shown_when_it_comes(
     assert (process.returncode, out) == (0, b"after\n")
 
 
+def test_a_reader_that_deletion_overtakes_goes_on_at_the_first_record_there_is(
+    kafka39: DevCluster, consume: Consume, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """And names what it has not shown; it does not leave out what is still there."""
+    topic, settings = make_topic(kafka39), tmp_path / "small.toml"
+    settings.write_text("max_partition_fetch_bytes = 1\n")  # one record a fetch, so few are fetched ahead
+    producer = Producer({"bootstrap.servers": kafka39.bootstrap_servers, "batch.num.messages": 1})
+    for number in range(40):
+        producer.produce(topic, b"%d " % number + b"x" * 20_000, partition=0)
+    assert producer.flush(30) == 0
+    process = consume.start(topic, "--from-offset", "0", "--config", str(settings))
+    assert process.stdout is not None and process.stderr is not None
+    patience = threading.Timer(PATIENCE_S, process.kill)
+    patience.start()
+    shown = [process.stdout.readline()]
+    kafka39.delete_records(topic, {0: 30})  # it waits for us: a pipe holds three such records
+    while (line := process.stdout.readline()).split()[:1] not in ([b"39"], []):
+        shown.append(line)
+    patience.cancel()
+    assert line, "it waits at the log's end"
+    os.kill(process.pid, signal.SIGINT)
+    assert process.stdout.read() == b"" and process.wait(PATIENCE_S) == 130
+    numbers = [int(line.split()[0]) for line in shown]
+    first = len(numbers) - 9
+    assert numbers == [*range(first), *range(30, 39)]
+    assert process.stderr.read().decode() == (
+        f"Records {first} to 29 of {topic}-0 were deleted before they were read: going on at 30.\n"
+        f"{len(numbers) + 1} records of {topic} from 1 partition\n"
+    )
+
+
 def test_a_reader_who_goes_is_no_error_of_ours(
     kafka39: DevCluster, consume: Consume, make_topic: Callable[..., str]
 ) -> None:
