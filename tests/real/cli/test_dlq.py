@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from streamlet.devcluster import DevCluster
+from streamlet.kafka import Admin, ConfigResource
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
 from streamlet.spouts.kafka.dead_letters.dead_letter import Fault, GivenUp, RunStamp, headers_of
 from streamlet.spouts.kafka.dead_letters.dead_letter_choice import LetterFilter, plan_replay
@@ -220,6 +221,34 @@ def test_a_replay_that_ends_in_between_leaves_nothing_half_done(site: Site, monk
         # Whole: a commit is answered before its markers are written.
         assert plan_replay(topic.read(whole=True), LetterFilter(), 3).chosen == []
     assert len(site.records(400 + len(POISON))) == 400 + len(POISON)
+
+
+def test_a_letter_that_its_topic_refuses_is_named_and_holds_up_no_other(
+    site: Site, make_topic: Callable[..., str]
+) -> None:
+    """Too large for the topic of today, in the middle of a transaction; the others of it are written."""
+    producer = Producer({"bootstrap.servers": site.cluster.bootstrap_servers, "message.max.bytes": 2 << 20})
+    for offset in range(30):
+        record = Record(site.topic, 0, offset, 5, None, b"x", [])
+        given_up = GivenUp(record, 0, 3, Fault("count", "ValueError", "no"))
+        headers = headers_of(given_up, RunStamp("Poison", "run-1", "numbers", "0.1.0", None), 9)
+        producer.produce(site.letters, b"x" * (200_000 if offset == 7 else 100), headers=headers, partition=0)
+    assert producer.flush(30) == 0
+    with Admin(bootstrap_servers=site.cluster.bootstrap_servers) as admin:
+        admin.alter_configs({ConfigResource.topic(site.topic): {"max.message.bytes": "50000"}})
+    why = (
+        f"'{site.topic}' takes no record of 200000 bytes. Raise its max.message.bytes, or write it elsewhere with --to."
+    )
+    done = site.streamlet("dlq", "replay", TOPOLOGY, "--yes", "--json", **site.environment())
+    assert (done.returncode, done.stderr) == (1, "")
+    told = json.loads(done.stdout)
+    assert len(told["letters"]) == 29
+    assert [(row["letter"], row["state"], row["why"]) for row in told["refused"]] == [("0:7", "open", why)]
+    again = site.streamlet("dlq", "replay", TOPOLOGY, "--yes", **site.environment())
+    assert (again.returncode, again.stderr) == (1, "")
+    assert again.stdout.endswith(f"1 dead letter was refused, and stays:\nletter 0:7: {why}\n")
+    assert len(site.records(400 + 29)) == 400 + 29
+    assert len(site.dlq("replay", "--yes", "--to", make_topic(site.cluster))["letters"]) == 1
 
 
 def test_what_is_wrong_is_said_before_anything_is_written(site: Site) -> None:
