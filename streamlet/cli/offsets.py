@@ -278,7 +278,7 @@ def _looks(chosen: Chosen, topic: str | None) -> tuple[str, list[_Look]]:
     looks = []
     for name, config in found.items():
         with SpoutOffsets(topology, name, config, _say, topic) as spouts:
-            for spout in map(spouts.of, [topic] if topic else spouts.topics):
+            for spout in map(spouts.of, spouts.topics if topic is None else [topic]):
                 # Offsets first: a run that commits between the two looks would otherwise be ahead of the end.
                 stored = spout.place.read(spout.partitions)
                 looks.append(_Look(spout, spout.logs(), stored, spout.place.running()))
@@ -387,8 +387,8 @@ def copy(
     if (source is None) == (goal is None):
         raise click.UsageError("Give one of --from and --to.", click.get_current_context())
     with chosen.one(topic) as spout:
-        other = _other_place(spout, source or goal or "")
-        begin, end = (other, spout.place) if source else (spout.place, other)
+        other = _other_place(spout, (source if goal is None else goal) or "")
+        begin, end = (other, spout.place) if goal is None else (spout.place, other)
         if begin.where == end.where:
             raise BadInput(f"Both places are {begin.where}: there is nothing to copy. Name another store or id.")
         refuse_running(begin, end)

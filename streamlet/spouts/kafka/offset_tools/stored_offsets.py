@@ -228,7 +228,9 @@ class SpoutOffsets:
             self._admin = connect_admin(config, self._held, SystemClock())
             self.topics = self._topics()
             """The topics that the spout would read now."""
-            self._choose(topic or self.topics[0])
+            # Rule: an empty name is a name, of no topic: `--topic "$TOPIC"` of a shell without that variable. Taken for
+            # none given, it would change the first topic.
+            self._choose(self.topics[0] if topic is None else topic)
         except BaseException:
             self.close()
             raise
