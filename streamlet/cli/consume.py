@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import signal
 import socket
 import sys
 import time
@@ -18,7 +17,7 @@ import click
 from streamlet.base.errors import BadInput, SettingError, StreamletError
 from streamlet.base.notices import told_if_slow
 from streamlet.cli.dev_topics import standing_cluster
-from streamlet.cli.interrupts import SAME_S, interrupts_to
+from streamlet.cli.interrupts import EndAsked, interrupts_to
 from streamlet.cli.options import client_settings_in_file
 from streamlet.cli.record_format import JsonLines, Lines
 from streamlet.devcluster import resident
@@ -71,7 +70,7 @@ class Wanted:
 
 
 class Reading(ConsumerRebalanceListener):
-    """One consumer and what it has shown. ``stop`` may be set by a signal's handler."""
+    """One consumer and what it has shown. ``end`` may be asked for by a signal's handler."""
 
     def __init__(self, consumer: Consumer, wanted: Wanted, form: Lines | JsonLines, out: IO[bytes]) -> None:
         self._consumer = consumer
@@ -88,8 +87,7 @@ class Reading(ConsumerRebalanceListener):
         """Records were polled that have not left us: a commit would cover them."""
         self._given_s: float | None = None
         """Since when the group's latest round is over."""
-        self.stop: int | None = None
-        self._stopped_s = 0.0
+        self.end = EndAsked()
         self.shown = 0
         self.left_out = self._told = False
         """Others of the group hold every partition."""
@@ -116,11 +114,11 @@ class Reading(ConsumerRebalanceListener):
             consumer.seek_to_end(*partitions)
 
     def read(self) -> None:
-        """Read until the end, enough records, or ``stop``.
+        """Read until the end, enough records, or ``end``.
 
         Every polled record has been written and flushed when this returns.
         """
-        while self.stop is None:
+        while self.end.number is None:
             try:
                 if self._done():
                     break
@@ -144,16 +142,6 @@ class Reading(ConsumerRebalanceListener):
             self.partitions.add(tp.partition)
         self._out.flush()
         self._unwritten = False
-
-    def interrupted(self, number: int, before: Mapping[int, Any]) -> None:
-        """End after the records at hand. Runs in the signal's handler."""
-        if self.stop is None:
-            self.stop, self._stopped_s = number, time.monotonic()
-        # A launcher passes on what the terminal has sent us, too. Only a later Ctrl-C ends a poll or a commit that
-        # hangs, and the loop that would look at `stop` with it.
-        elif time.monotonic() - self._stopped_s >= SAME_S:
-            signal.signal(number, before[number])
-            signal.raise_signal(number)
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Commit, so that the next owner goes on after the shown records."""
@@ -353,7 +341,7 @@ def consume(
     }
     with Consumer(**{"isolation_level": "read_committed", **settings, **own}) as consumer:
         reading = Reading(consumer, wanted, form, sys.stdout.buffer)
-        with interrupts_to(reading.interrupted):
+        with interrupts_to(reading.end.came):
             reading.begin(there)
             reading.read()
     if reading.left_out:
@@ -363,8 +351,8 @@ def consume(
         + _whence(len(reading.partitions), len(there)),
         err=True,
     )
-    if reading.stop is not None:
-        context.exit(128 + reading.stop)
+    if reading.end.number is not None:
+        context.exit(128 + reading.end.number)
 
 
 def _settings(servers: str | None, config: Path | None) -> dict[str, Any]:

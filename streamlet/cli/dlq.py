@@ -15,6 +15,7 @@ import click
 
 from streamlet.base.errors import EXIT_FAILED, BadInput
 from streamlet.base.printable import printable
+from streamlet.cli.interrupts import EndAsked, interrupts_to
 from streamlet.cli.offsets import Chosen, choosing, draw
 from streamlet.cli.record_format import plain
 from streamlet.spouts.kafka.dead_letters.dead_letter import DeadLetter, users_headers
@@ -265,6 +266,7 @@ def replay(
     as_json: bool,
 ) -> None:
     """Write the records of dead letters back to their topics, once each."""
+    end = EndAsked()
     with _opened(chosen, wanted) as (topic, topology, wanted), contextlib.ExitStack() as closing:
         if to == topic.topic:
             raise BadInput(f"--to {to} is the topic of the dead letters itself. Name another, or leave it out.")
@@ -275,9 +277,10 @@ def replay(
         log = topic.read(whole=yes)
         plan = plan_replay(log, wanted.of(topology), max_replays)
         topic.check_targets(plan.chosen, to)
-        replayed = Replayed(plan.chosen, [], [])
+        replayed = Replayed(plan.chosen, [], [], [])
         if producer is not None:
-            replayed = topic.replay(producer, plan.chosen, to)
+            with interrupts_to(end.came):
+                replayed = topic.replay(producer, plan.chosen, to, lambda: end.number is not None)
             log.mark(replayed.written)
     if as_json:
         told = {
@@ -287,6 +290,7 @@ def replay(
             "letters": [_row(log, letter) for letter in replayed.written],
             "missing": [_row(log, letter) for letter in replayed.missing],
             "refused": [{**_row(log, letter), "why": why} for letter, why in replayed.refused],
+            "left": [_row(log, letter) for letter in replayed.left],
             "exhausted": [_row(log, letter) for letter in plan.exhausted],
             "other_topologies": wanted.left_out(log, topology),
         }
@@ -294,6 +298,10 @@ def replay(
     else:
         _tell_replay(topic.topic, log, plan, replayed, limit, max_replays, yes)
         _tell_others(wanted, log, topology)
+    if replayed.left:
+        done, count = len(replayed.written), len(plan.chosen)
+        _say(f"Interrupted: {done} of {_letters(count)} replayed and marked as such. Run it again for the rest.")
+        context.exit(128 + (end.number or 0))
     if replayed.refused:
         context.exit(EXIT_FAILED)
 

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from streamlet.cli import consume
+from streamlet.cli import consume, interrupts
 from streamlet.cli.consume import Reading, Wanted
 from streamlet.cli.interrupts import interrupts_to
 from streamlet.cli.record_format import Lines
@@ -152,11 +152,11 @@ def test_a_member_that_waits_for_a_partition_says_so_once(
 
 def test_a_ctrl_c_that_a_launcher_passes_on_does_not_break_off_the_last_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     reading = group_reading(Group())
-    with interrupts_to(reading.interrupted):
+    with interrupts_to(reading.end.came):
         for _ in range(2):
             signal.raise_signal(signal.SIGINT)
-        assert reading.stop == signal.SIGINT
-        monkeypatch.setattr(consume, "SAME_S", 0.0, raising=False)
+        assert reading.end.number == signal.SIGINT
+        monkeypatch.setattr(interrupts, "SAME_S", 0.0)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
 

@@ -66,11 +66,12 @@ class Refused(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """Letters whose records were written, those gone, and those refused."""
+    """Letters written, gone, refused, and left by an interrupt."""
 
     written: list[DeadLetter]
     missing: list[DeadLetter]
     refused: list[Refused]
+    left: list[DeadLetter]
 
 
 class ReplayFailed(StreamletError):
@@ -244,27 +245,47 @@ class DeadLetterTopic:
                 if letter.topic == name and letter.partition >= count:
                     raise ReplayTargetTooSmall(letter, count)
 
-    def replay(self, producer: Producer, letters: Sequence[DeadLetter], to: str | None) -> Replayed:
-        """Write the records of letters to their topics, or to one; mark them. Raises ReplayFailed."""
-        done = Replayed([], [], [])
+    def replay(
+        self,
+        producer: Producer,
+        letters: Sequence[DeadLetter],
+        to: str | None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Replayed:
+        """Write the records of letters to their topics, or to one; mark them. Raises ReplayFailed.
+
+        ``stopped`` is asked between two transactions; true ends the replay.
+        """
+        # Rule: an interrupt waits for the transaction at hand. Only so is it known which letters are replayed, and
+        # nobody reads up to an open transaction until the brokers end it.
+        done = Replayed([], [], [], [])
         try:
             with self._consumer() as consumer, _failures_told_here():
-                for group in in_transactions(self._with_records(consumer, letters)):
-                    self._write(producer, group, to, done)
+                for group in in_transactions(self._with_records(consumer, letters, stopped)):
+                    self._write(producer, group, to, done, stopped)
         except (KafkaError, NothingRead) as error:
             count = len(done.written)
             raise ReplayFailed(self.topic, count, len(letters) - count, error, self._sending) from error
         read = {letter.place for letter in (*done.written, *(one.letter for one in done.refused))}
-        done.missing.extend(letter for letter in letters if letter.place not in read)
+        # What was not come to may be gone or not: nobody has looked.
+        others = done.left if stopped() else done.missing
+        others.extend(letter for letter in letters if letter.place not in read)
         return done
 
-    def _write(self, producer: Producer, group: list[LetterRecord], to: str | None, done: Replayed) -> None:
+    def _write(
+        self,
+        producer: Producer,
+        group: list[LetterRecord],
+        to: str | None,
+        done: Replayed,
+        stopped: Callable[[], bool],
+    ) -> None:
         """Write a group in one transaction, or several where records are refused."""
         # Rule: a record that its topic refuses is set aside, and the others are written. It is refused each time: left
         # in, none of its group, nor any after it, would ever be replayed. Brokers refuse whole batches, so a letter
         # that fails with others is tried by itself before it counts as refused.
         waiting = deque([group])
-        while waiting:
+        while waiting and not stopped():
             part = waiting.popleft()
             faults = self._transact(producer, part, to)
             if not faults:
@@ -312,14 +333,18 @@ class DeadLetterTopic:
         producer.send(self.topic, None, None, marker_headers(letter.place[1]), letter.place[0])
         return future
 
-    def _with_records(self, consumer: Consumer, letters: Sequence[DeadLetter]) -> Iterator[LetterRecord]:
-        """Yield letters with their records, by partition and offset."""
+    def _with_records(
+        self, consumer: Consumer, letters: Sequence[DeadLetter], stopped: Callable[[], bool]
+    ) -> Iterator[LetterRecord]:
+        """Yield letters with their records, by partition and offset, until ``stopped``."""
         wanted: dict[int, dict[int, DeadLetter]] = defaultdict(dict)
         for letter in letters:
             wanted[letter.place[0]][letter.place[1]] = letter
         for partition, by_offset in sorted(wanted.items()):
             tp = TopicPartition(self.topic, partition)
             for record in self._records(consumer, tp, min(by_offset), max(by_offset) + 1):
+                if stopped():
+                    return
                 if record.offset in by_offset:
                     yield by_offset[record.offset], record
 

@@ -171,7 +171,7 @@ def test_a_replay_takes_records_as_large_as_letters_are_written_and_its_killing_
 
 def test_a_transaction_ends_at_so_many_letters_or_bytes(scene: Scene) -> None:
     letters = scene.holds(TRANSACTION + 1)
-    assert scene.topic.replay(scene.producer, letters, None) == (letters, [], [])
+    assert scene.topic.replay(scene.producer, letters, None) == (letters, [], [], [])
     assert scene.producer.committed == [TRANSACTION, 1]
     one = (letter(0), cast(ConsumerRecord, SimpleNamespace(key=None, value=bytes(TRANSACTION_BYTES // 2))))
     assert [len(group) for group in in_transactions([one] * 5)] == [2, 2, 1]
@@ -181,7 +181,7 @@ def test_a_transaction_ends_at_so_many_letters_or_bytes(scene: Scene) -> None:
 def test_letters_that_are_gone_when_they_are_read_are_named(scene: Scene) -> None:
     letters = scene.holds(3)
     del scene.log.values[1]
-    assert scene.topic.replay(scene.producer, letters, None) == ([letters[0], letters[2]], [letters[1]], [])
+    assert scene.topic.replay(scene.producer, letters, None) == ([letters[0], letters[2]], [letters[1]], [], [])
 
 
 def test_a_letter_of_a_partition_that_its_topic_lacks_is_refused_and_named(scene: Scene) -> None:
@@ -231,7 +231,14 @@ def test_a_letter_that_the_producer_does_not_take_is_set_aside_too(scene: Scene)
     scene.log.values[1] = b"large"
     scene.producer.refused = lambda value: RecordTooLarge("Too large.") if value == b"large" else None
     replayed = scene.topic.replay(scene.producer, letters, None)
-    assert replayed == ([letters[0], letters[2]], [], [(letters[1], "Too large.")])
+    assert replayed == ([letters[0], letters[2]], [], [(letters[1], "Too large.")], [])
+
+
+def test_a_replay_that_is_interrupted_ends_behind_a_transaction_and_says_what_is_left(scene: Scene) -> None:
+    letters = scene.holds(3 * TRANSACTION)
+    replayed = scene.topic.replay(scene.producer, letters, None, lambda: len(scene.producer.committed) == 2)
+    assert scene.producer.committed == [TRANSACTION, TRANSACTION] and scene.producer.aborted == 0
+    assert replayed == (letters[: 2 * TRANSACTION], [], [], letters[2 * TRANSACTION :])
 
 
 def test_a_transaction_that_fails_for_another_reason_ends_the_replay_in_words_for_its_user(scene: Scene) -> None:
