@@ -26,6 +26,7 @@ from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.consumer import ConsumerRebalanceListener
 from streamlet.kafka.consumer.consumer_config import CLASSIC_PROTOCOL, CONSUMER_PROTOCOL
 from streamlet.kafka.consumer.errors import LogTruncated, NoOffsetForPartition, PositionOutOfRange
+from streamlet.kafka.errors import KafkaError
 
 _POLL_MS = 200
 """Milliseconds of one poll: Ctrl-C is seen after each."""
@@ -36,6 +37,10 @@ _NOTHING_LEFT_S = {CLASSIC_PROTOCOL: 5.0, CONSUMER_PROTOCOL: 15.0}
 
 In the newer one it hears of that a heartbeat later still, and brokers have heartbeats each 5 s.
 """
+_LOOK_S = 1.0
+"""Seconds between two looks for partitions that were added."""
+_METADATA_MS = 5000
+"""Milliseconds after which the cluster is asked again for the topic's partitions, where the file says nothing."""
 _REACH_S = 5.0
 """Seconds to wait for an address that takes no connection."""
 _TOLD_AFTER_S = 3.0
@@ -92,10 +97,14 @@ class Reading(ConsumerRebalanceListener):
         self.left_out = self._told = False
         """Others of the group hold every partition."""
         self.partitions: set[int] = set()
+        self.there: set[TopicPartition] = set()
+        """The partitions of the topic that are wanted, as far as they are known."""
+        self._looked_s = time.monotonic()
 
     def begin(self, partitions: list[TopicPartition]) -> None:
         """Take up the topic where the user wants it."""
         wanted, consumer = self._wanted, self._consumer
+        self.there.update(partitions)
         if wanted.until_end:
             self._ends = consumer.end_offsets(partitions)
         if wanted.group is not None:
@@ -123,6 +132,7 @@ class Reading(ConsumerRebalanceListener):
                 if self._done():
                     break
                 self._show_next()
+                self._take_new()
             except (NoOffsetForPartition, PositionOutOfRange, LogTruncated) as error:
                 self._find_place(error)
             self._commit_now_and_then()
@@ -143,6 +153,23 @@ class Reading(ConsumerRebalanceListener):
         self._out.flush()
         self._unwritten = False
 
+    def _take_new(self) -> None:
+        """Read partitions that were added, too, from their first record."""
+        # Rule: who follows a topic follows all of it. What is written into a partition that was added since is written
+        # from now on, each record of it; nothing else would say that it is there. A group shares such out by itself.
+        wanted, now = self._wanted, time.monotonic()
+        if wanted.group is not None or wanted.partitions or wanted.until_end or now - self._looked_s < _LOOK_S:
+            return
+        self._looked_s = now
+        try:
+            numbers = self._consumer.partitions_for_topic(wanted.topic, 0)
+        except KafkaError:  # nothing is known at the moment: a poll says what is wrong
+            return
+        if new := {TopicPartition(wanted.topic, number) for number in numbers or ()} - self.there:
+            self.there |= new
+            self._consumer.assign(self.there)
+            self._consumer.seek_to_beginning(*new)
+
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Commit, so that the next owner goes on after the shown records."""
         self._given_s = None
@@ -155,8 +182,9 @@ class Reading(ConsumerRebalanceListener):
             self._stored = shown
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Note when the group's round was over."""
+        """Note when the group's round was over, and partitions that were added."""
         self._given_s = time.monotonic()
+        self.there.update(assigned)
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
         """Commit nothing: the partitions are others' already."""
@@ -330,7 +358,7 @@ def consume(
     there = _partitions(settings, wanted)
     form: Lines | JsonLines = JsonLines() if as_json else Lines(keys, headers)
     # Set last, so that no file of settings changes them: a commit may only cover what was written, values stay bytes,
-    # and a misspelt topic must not be created. The isolation level stands first: there the file decides.
+    # and a misspelt topic must not be created. Isolation level and age of metadata stand first: there the file decides.
     own = {
         "group_id": group,
         "enable_auto_commit": False,
@@ -339,7 +367,8 @@ def consume(
         "key_deserializer": None,
         "value_deserializer": None,
     }
-    with Consumer(**{"isolation_level": "read_committed", **settings, **own}) as consumer:
+    usual = {"isolation_level": "read_committed", "metadata_max_age_ms": _METADATA_MS}
+    with Consumer(**{**usual, **settings, **own}) as consumer:
         reading = Reading(consumer, wanted, form, sys.stdout.buffer)
         with interrupts_to(reading.end.came):
             reading.begin(there)
@@ -348,7 +377,7 @@ def consume(
         click.echo(f"Other members of group {group!r} hold every partition of {topic}: none is left here.", err=True)
     click.echo(
         f"{reading.shown} record{'' if reading.shown == 1 else 's'} of {topic}"
-        + _whence(len(reading.partitions), len(there)),
+        + _whence(len(reading.partitions), len(reading.there)),
         err=True,
     )
     if reading.end.number is not None:
