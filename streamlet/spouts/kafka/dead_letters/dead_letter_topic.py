@@ -58,7 +58,7 @@ OWN_FAULTS = (MessageTooLarge, RecordListTooLarge, InvalidRecord, InvalidTimesta
 """Errors that are about a record itself: it is refused each time, and others are not."""
 
 
-class Refused(NamedTuple):
+class RefusedLetter(NamedTuple):
     """A letter whose record its topic does not take, and why."""
 
     letter: DeadLetter
@@ -70,7 +70,7 @@ class Replayed(NamedTuple):
 
     written: list[DeadLetter]
     missing: list[DeadLetter]
-    refused: list[Refused]
+    refused: list[RefusedLetter]
     left: list[DeadLetter]
 
 
@@ -293,7 +293,7 @@ class DeadLetterTopic:
             elif len(faults) == 1:
                 ((place, error),) = faults.items()
                 done.refused.extend(
-                    Refused(letter, why_refused(error, letter.topic if to is None else to, record))
+                    RefusedLetter(letter, why_refused(error, letter.topic if to is None else to, record))
                     for letter, record in part
                     if letter.place == place
                 )
