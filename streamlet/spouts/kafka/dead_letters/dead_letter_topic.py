@@ -309,7 +309,9 @@ class DeadLetterTopic:
             producer.begin_transaction()
             for letter, record in part:
                 self._sending = letter
+                # Noted before the mark is sent: by then the record may be refused already, and that call fails.
                 futures.append(self._send(producer, letter, record, to))
+                producer.send(self.topic, None, None, marker_headers(letter.place[1]), letter.place[0])
             self._sending = None
             producer.commit_transaction()
         except (TransactionFailed, *OWN_FAULTS) as error:
@@ -328,10 +330,7 @@ class DeadLetterTopic:
         self, producer: Producer, letter: DeadLetter, record: ConsumerRecord, to: str | None
     ) -> FutureRecordMetadata:
         topic, partition = (letter.topic, letter.partition) if to is None else (to, None)
-        headers = replayed_headers(letter, record.headers)
-        future = producer.send(topic, record.value, record.key, headers, partition)
-        producer.send(self.topic, None, None, marker_headers(letter.place[1]), letter.place[0])
-        return future
+        return producer.send(topic, record.value, record.key, replayed_headers(letter, record.headers), partition)
 
     def _with_records(
         self, consumer: Consumer, letters: Sequence[DeadLetter], stopped: Callable[[], bool]

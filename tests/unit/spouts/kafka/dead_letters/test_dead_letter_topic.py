@@ -95,6 +95,8 @@ class Sent:
         self.refused: Callable[[bytes | None], KafkaError | None] = lambda value: None
         self.rejected: Callable[[bytes | None], KafkaError | None] = lambda value: None
         self.batch, self.aborted = 1, 0
+        self.hasty = False
+        """Whether a batch's refusal is known before the next call."""
 
     def init_transactions(self) -> None: ...
 
@@ -126,6 +128,9 @@ class Sent:
             if (error := self.refused(value)) is not None:
                 raise error
             self.open.append((value, outcome))
+        elif self.hasty and (error := self.rejected(self.open[-1][0])) is not None:
+            self.open[-1][1].error = error
+            raise TransactionFailed(f"A batch failed: {error} Call abort_transaction().") from error
         return outcome
 
 
@@ -224,6 +229,15 @@ def test_letters_that_their_topic_refuses_are_named_and_the_others_replayed(scen
     assert bad.letter == letters[3] and "refuses a record as not valid" in bad.why
     assert large == (letters[7], "'lines' takes no record of 13 bytes. Raise its max.message.bytes, or write it "
                      "elsewhere with --to.")  # fmt: skip
+
+
+def test_a_letter_that_is_refused_before_its_mark_is_sent_is_the_one_that_is_named(scene: Scene) -> None:
+    letters = scene.holds(3)
+    scene.log.values[1] = b"large"
+    scene.producer.hasty = True
+    scene.producer.rejected = lambda value: MessageTooLarge("Writing") if value == b"large" else None
+    replayed = scene.topic.replay(scene.producer, letters, None)
+    assert replayed.written == [letters[0], letters[2]] and [one.letter for one in replayed.refused] == [letters[1]]
 
 
 def test_a_letter_that_the_producer_does_not_take_is_set_aside_too(scene: Scene) -> None:
