@@ -77,13 +77,19 @@ def living_runs() -> list[LivingRun]:
 
 def the_run(wanted: str, runs: Sequence[LivingRun]) -> LivingRun:
     """Return the run of this name, or beginning of an id. Raises BadInput."""
+    there = ", ".join(f"{run.id} ({run.topology})" for run in runs) or "none"
+    # Rule: an empty name is the beginning of every id. A shell's variable that is not set gives it, and `runs stop`
+    # would end the one run that lives.
+    if not wanted:
+        raise BadInput(
+            f"RUN is empty, so it names no run: give a topology's name or the beginning of an id. There are: {there}."
+        )
     named = [run for run in runs if run.topology == wanted] or [run for run in runs if run.run.startswith(wanted)]
     if len(named) == 1:
         return named[0]
     if named:
         several = ", ".join(f"{run.id} (process {run.pid})" for run in named)
         raise BadInput(f"{len(named)} living runs are called {wanted!r}: {several}. Name one by its id.")
-    there = ", ".join(f"{run.id} ({run.topology})" for run in runs) or "none"
     raise BadInput(
         f"No living run is called {wanted!r}. There are: {there}. A run is found by its topology's name or the "
         "beginning of its id, by the user who started it, on its machine, with the TMPDIR that it has."

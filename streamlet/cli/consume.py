@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import signal
 import socket
 import sys
 import time
@@ -18,7 +17,7 @@ import click
 from streamlet.base.errors import BadInput, SettingError, StreamletError
 from streamlet.base.notices import told_if_slow
 from streamlet.cli.dev_topics import standing_cluster
-from streamlet.cli.interrupts import SAME_S, interrupts_to
+from streamlet.cli.interrupts import EndAsked, interrupts_to
 from streamlet.cli.options import client_settings_in_file
 from streamlet.cli.record_format import JsonLines, Lines
 from streamlet.devcluster import resident
@@ -26,6 +25,8 @@ from streamlet.kafka import Admin, AdminError, ClientConfig, Consumer, ConsumerC
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.consumer import ConsumerRebalanceListener
 from streamlet.kafka.consumer.consumer_config import CLASSIC_PROTOCOL, CONSUMER_PROTOCOL
+from streamlet.kafka.consumer.errors import LogTruncated, NoOffsetForPartition, PositionOutOfRange
+from streamlet.kafka.errors import KafkaError
 
 _POLL_MS = 200
 """Milliseconds of one poll: Ctrl-C is seen after each."""
@@ -36,6 +37,10 @@ _NOTHING_LEFT_S = {CLASSIC_PROTOCOL: 5.0, CONSUMER_PROTOCOL: 15.0}
 
 In the newer one it hears of that a heartbeat later still, and brokers have heartbeats each 5 s.
 """
+_LOOK_S = 1.0
+"""Seconds between two looks for partitions that were added."""
+_METADATA_MS = 5000
+"""Milliseconds after which the cluster is asked again for the topic's partitions, where the file says nothing."""
 _REACH_S = 5.0
 """Seconds to wait for an address that takes no connection."""
 _TOLD_AFTER_S = 3.0
@@ -70,7 +75,7 @@ class Wanted:
 
 
 class Reading(ConsumerRebalanceListener):
-    """One consumer and what it has shown. ``stop`` may be set by a signal's handler."""
+    """One consumer and what it has shown. ``end`` may be asked for by a signal's handler."""
 
     def __init__(self, consumer: Consumer, wanted: Wanted, form: Lines | JsonLines, out: IO[bytes]) -> None:
         self._consumer = consumer
@@ -78,6 +83,8 @@ class Reading(ConsumerRebalanceListener):
         self._form = form
         self._out = out
         self._ends: dict[TopicPartition, int] = {}
+        self._starts: dict[TopicPartition, int] = {}
+        """Where a group begins that has stored nothing; a partition that is not in it, with its first record."""
         self._committed_s = time.monotonic()
         self._stored = 0
         """How many of ``shown`` the group is known to have stored."""
@@ -85,19 +92,24 @@ class Reading(ConsumerRebalanceListener):
         """Records were polled that have not left us: a commit would cover them."""
         self._given_s: float | None = None
         """Since when the group's latest round is over."""
-        self.stop: int | None = None
-        self._stopped_s = 0.0
+        self.end = EndAsked()
         self.shown = 0
         self.left_out = self._told = False
         """Others of the group hold every partition."""
         self.partitions: set[int] = set()
+        self.there: set[TopicPartition] = set()
+        """The partitions of the topic that are wanted, as far as they are known."""
+        self._looked_s = time.monotonic()
 
     def begin(self, partitions: list[TopicPartition]) -> None:
         """Take up the topic where the user wants it."""
         wanted, consumer = self._wanted, self._consumer
+        self.there.update(partitions)
         if wanted.until_end:
             self._ends = consumer.end_offsets(partitions)
         if wanted.group is not None:
+            if not (wanted.from_beginning or wanted.until_end):
+                self._starts = consumer.end_offsets(partitions)
             consumer.subscribe([wanted.topic], listener=self)
             return
         consumer.assign(partitions)
@@ -111,36 +123,52 @@ class Reading(ConsumerRebalanceListener):
             consumer.seek_to_end(*partitions)
 
     def read(self) -> None:
-        """Read until the end, enough records, or ``stop``.
+        """Read until the end, enough records, or ``end``.
 
         Every polled record has been written and flushed when this returns.
         """
-        while self.stop is None and not self._done():
-            left = None if self._wanted.max_records is None else self._wanted.max_records - self.shown
-            most = 500 if left is None else min(left, 500)
-            polled = self._consumer.poll(_POLL_MS, most)
-            # From here to the flush a commit would cover records that may never leave us.
-            self._unwritten = True
-            for tp, records in polled.items():
-                self._out.writelines(map(self._form.line, records))
-                self.shown += len(records)
-                self.partitions.add(tp.partition)
-            self._out.flush()
-            self._unwritten = False
+        while self.end.number is None:
+            try:
+                if self._done():
+                    break
+                self._show_next()
+                self._take_new()
+            except (NoOffsetForPartition, PositionOutOfRange, LogTruncated) as error:
+                self._find_place(error)
             self._commit_now_and_then()
         if self._uncommitted:
             self._stored = self.shown
             self._consumer.commit()
 
-    def interrupted(self, number: int, before: Mapping[int, Any]) -> None:
-        """End after the records at hand. Runs in the signal's handler."""
-        if self.stop is None:
-            self.stop, self._stopped_s = number, time.monotonic()
-        # A launcher passes on what the terminal has sent us, too. Only a later Ctrl-C ends a poll or a commit that
-        # hangs, and the loop that would look at `stop` with it.
-        elif time.monotonic() - self._stopped_s >= SAME_S:
-            signal.signal(number, before[number])
-            signal.raise_signal(number)
+    def _show_next(self) -> None:
+        left = None if self._wanted.max_records is None else self._wanted.max_records - self.shown
+        most = 500 if left is None else min(left, 500)
+        polled = self._consumer.poll(_POLL_MS, most)
+        # From here to the flush a commit would cover records that may never leave us.
+        self._unwritten = True
+        for tp, records in polled.items():
+            self._out.writelines(map(self._form.line, records))
+            self.shown += len(records)
+            self.partitions.add(tp.partition)
+        self._out.flush()
+        self._unwritten = False
+
+    def _take_new(self) -> None:
+        """Read partitions that were added, too, from their first record."""
+        # Rule: who follows a topic follows all of it. What is written into a partition that was added since is written
+        # from now on, each record of it; nothing else would say that it is there. A group shares such out by itself.
+        wanted, now = self._wanted, time.monotonic()
+        if wanted.group is not None or wanted.partitions or wanted.until_end or now - self._looked_s < _LOOK_S:
+            return
+        self._looked_s = now
+        try:
+            numbers = self._consumer.partitions_for_topic(wanted.topic, 0)
+        except KafkaError:  # nothing is known at the moment: a poll says what is wrong
+            return
+        if new := {TopicPartition(wanted.topic, number) for number in numbers or ()} - self.there:
+            self.there |= new
+            self._consumer.assign(self.there)
+            self._consumer.seek_to_beginning(*new)
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Commit, so that the next owner goes on after the shown records."""
@@ -154,8 +182,9 @@ class Reading(ConsumerRebalanceListener):
             self._stored = shown
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Note when the group's round was over."""
+        """Note when the group's round was over, and partitions that were added."""
         self._given_s = time.monotonic()
+        self.there.update(assigned)
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
         """Commit nothing: the partitions are others' already."""
@@ -192,6 +221,47 @@ class Reading(ConsumerRebalanceListener):
             return self.left_out
         # A partition that came since had nothing in it when the end was looked up.
         return all(self._consumer.position(tp) >= self._ends.get(tp, 0) for tp in assigned)
+
+    def _find_place(self, error: NoOffsetForPartition | PositionOutOfRange | LogTruncated) -> None:
+        """Give a position to partitions that have none in the log."""
+        # Rule: no reset policy, here the places are named. A policy answers two questions at once: a reader that began
+        # at the end, and was overtaken by deletion, would go to the end again, past records that are still there.
+        assigned = self._consumer.assignment()
+        if isinstance(error, NoOffsetForPartition):
+            for tp in assigned.intersection(error.partitions):
+                if tp in self._starts:
+                    self._consumer.seek(tp, self._starts[tp])
+                else:
+                    self._consumer.seek_to_beginning(tp)
+        elif isinstance(error, PositionOutOfRange):
+            for tp in assigned.intersection(error.offsets):
+                self._go_on(tp, error.offsets[tp])
+        else:
+            for tp in assigned.intersection((error.topic_partition,)):
+                self._go_back(tp, error.divergent_offsets.get(tp))
+
+    def _go_on(self, tp: TopicPartition, offset: int) -> None:
+        """Go on at the log's first record; name those deleted before it."""
+        first = self._consumer.beginning_offsets([tp])[tp]
+        if offset < first:
+            which = f"Record {offset}" if offset == first - 1 else f"Records {offset} to {first - 1}"
+            were = "was deleted before it was" if offset == first - 1 else "were deleted before they were"
+            click.echo(f"{which} of {tp} {were} read: going on at {first}.", err=True)
+            self._consumer.seek(tp, first)
+        else:
+            self._go_back(tp, None)
+
+    def _go_back(self, tp: TopicPartition, to: int | None) -> None:
+        """Go on in a log that is another one now; None: at its first record."""
+        at = self._consumer.beginning_offsets([tp])[tp] if to is None else to
+        click.echo(
+            f"The place that was reached in {tp} is not in its log any more: the topic was made again, or a new leader "
+            f"lacks what came last. Going on at {at}.",
+            err=True,
+        )
+        if tp in self._ends:  # the old log's end is one that this one may never reach
+            self._ends[tp] = min(self._ends[tp], self._consumer.end_offsets([tp])[tp])
+        self._consumer.seek(tp, at)
 
     def _commit_now_and_then(self) -> None:
         """Commit about once a second, and never beyond the last shown record."""
@@ -288,29 +358,30 @@ def consume(
     there = _partitions(settings, wanted)
     form: Lines | JsonLines = JsonLines() if as_json else Lines(keys, headers)
     # Set last, so that no file of settings changes them: a commit may only cover what was written, values stay bytes,
-    # and a misspelt topic must not be created. The isolation level stands first: there the file decides.
+    # and a misspelt topic must not be created. Isolation level and age of metadata stand first: there the file decides.
     own = {
         "group_id": group,
         "enable_auto_commit": False,
-        "auto_offset_reset": "earliest" if from_beginning or until_end else "latest",
+        "auto_offset_reset": "none",
         "allow_auto_create_topics": False,
         "key_deserializer": None,
         "value_deserializer": None,
     }
-    with Consumer(**{"isolation_level": "read_committed", **settings, **own}) as consumer:
+    usual = {"isolation_level": "read_committed", "metadata_max_age_ms": _METADATA_MS}
+    with Consumer(**{**usual, **settings, **own}) as consumer:
         reading = Reading(consumer, wanted, form, sys.stdout.buffer)
-        with interrupts_to(reading.interrupted):
+        with interrupts_to(reading.end.came):
             reading.begin(there)
             reading.read()
     if reading.left_out:
         click.echo(f"Other members of group {group!r} hold every partition of {topic}: none is left here.", err=True)
     click.echo(
         f"{reading.shown} record{'' if reading.shown == 1 else 's'} of {topic}"
-        + _whence(len(reading.partitions), len(there)),
+        + _whence(len(reading.partitions), len(reading.there)),
         err=True,
     )
-    if reading.stop is not None:
-        context.exit(128 + reading.stop)
+    if reading.end.number is not None:
+        context.exit(128 + reading.end.number)
 
 
 def _settings(servers: str | None, config: Path | None) -> dict[str, Any]:

@@ -13,14 +13,16 @@ from typing import Any
 
 import click
 
-from streamlet.base.errors import BadInput
+from streamlet.base.errors import EXIT_FAILED, BadInput
 from streamlet.base.printable import printable
+from streamlet.cli.interrupts import EndAsked, interrupts_to
 from streamlet.cli.offsets import Chosen, choosing, draw
 from streamlet.cli.record_format import plain
 from streamlet.spouts.kafka.dead_letters.dead_letter import DeadLetter, users_headers
 from streamlet.spouts.kafka.dead_letters.dead_letter_choice import (
     LetterFilter,
     LetterLog,
+    ReplayPlan,
     parse_letter,
     parse_offsets_range,
     plan_purge,
@@ -252,10 +254,19 @@ def line_of(name: str, width: int, value: object) -> str:
 @_yes_option
 @_limit_option
 @_json_option
+@click.pass_context
 def replay(
-    chosen: Chosen, wanted: WantedLetters, to: str | None, max_replays: int, yes: bool, limit: int, as_json: bool
+    context: click.Context,
+    chosen: Chosen,
+    wanted: WantedLetters,
+    to: str | None,
+    max_replays: int,
+    yes: bool,
+    limit: int,
+    as_json: bool,
 ) -> None:
     """Write the records of dead letters back to their topics, once each."""
+    end = EndAsked()
     with _opened(chosen, wanted) as (topic, topology, wanted), contextlib.ExitStack() as closing:
         if to == topic.topic:
             raise BadInput(f"--to {to} is the topic of the dead letters itself. Name another, or leave it out.")
@@ -266,9 +277,10 @@ def replay(
         log = topic.read(whole=yes)
         plan = plan_replay(log, wanted.of(topology), max_replays)
         topic.check_targets(plan.chosen, to)
-        replayed = Replayed(plan.chosen, [])
+        replayed = Replayed(plan.chosen, [], [], [])
         if producer is not None:
-            replayed = topic.replay(producer, plan.chosen, to)
+            with interrupts_to(end.came):
+                replayed = topic.replay(producer, plan.chosen, to, lambda: end.number is not None)
             log.mark(replayed.written)
     if as_json:
         told = {
@@ -277,12 +289,36 @@ def replay(
             "to": to,
             "letters": [_row(log, letter) for letter in replayed.written],
             "missing": [_row(log, letter) for letter in replayed.missing],
+            "refused": [{**_row(log, letter), "why": why} for letter, why in replayed.refused],
+            "left": [_row(log, letter) for letter in replayed.left],
             "exhausted": [_row(log, letter) for letter in plan.exhausted],
             "other_topologies": wanted.left_out(log, topology),
         }
         click.echo(json.dumps(told))
-        return
-    _report(topic.topic, log, replayed.written, limit, "replayed", yes)
+    else:
+        _tell_replay(topic.topic, log, plan, replayed, limit, max_replays, yes)
+        _tell_others(wanted, log, topology)
+    if replayed.left:
+        done, count = len(replayed.written), len(plan.chosen)
+        _say(f"Interrupted: {done} of {_letters(count)} replayed and marked as such. Run it again for the rest.")
+        context.exit(128 + (end.number or 0))
+    if replayed.refused:
+        context.exit(EXIT_FAILED)
+
+
+def _tell_replay(
+    topic: str, log: LetterLog, plan: ReplayPlan, replayed: Replayed, limit: int, max_replays: int, yes: bool
+) -> None:
+    _report(topic, log, replayed.written, limit, "replayed", yes)
+    if replayed.refused:
+        count = len(replayed.refused)
+        click.echo(
+            f"{_letters(count)} {'was' if count == 1 else 'were'} refused, and {'stays' if count == 1 else 'stay'}:"
+        )
+        for letter, why in replayed.refused[:limit]:
+            click.echo(printable(f"letter {name_of(letter)}: {why}"))
+        if count > limit:
+            click.echo(f"and {count - limit} more")
     if replayed.missing:
         click.echo(
             f"{_letters(len(replayed.missing))} were gone before they could be read, deleted meanwhile by retention or "
@@ -294,7 +330,6 @@ def replay(
             f"{_letters(len(plan.exhausted))} stay: replayed {max_replays} times or more, and still failing. "
             "--max-replays replays them once more."
         )
-    _tell_others(wanted, log, topology)
 
 
 @dlq.command()

@@ -30,6 +30,24 @@ def interrupts_to(came: Callable[[int, Mapping[int, Any]], None]) -> Iterator[No
             signal.signal(taken, handler)
 
 
+class EndAsked:
+    """The first signal that asks a command to end in order; a later one ends it at once."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._since_s = 0.0
+
+    def came(self, number: int, before: Mapping[int, Any]) -> None:
+        """Note a signal. Runs in its handler, for ``interrupts_to``."""
+        if self.number is None:
+            self.number, self._since_s = number, time.monotonic()
+        # A launcher passes on what the terminal has sent us, too. Only a later Ctrl-C ends a call that hangs, and the
+        # loop that would look at `number` with it.
+        elif time.monotonic() - self._since_s >= SAME_S:
+            signal.signal(number, before[number])
+            signal.raise_signal(number)
+
+
 @contextmanager
 def signals_to(came: Callable[[int], None]) -> Iterator[None]:
     """Give SIGINT, SIGTERM and SIGHUP to ``came``, on a thread.

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
-from streamlet.base.errors import BadInput
+from streamlet.base.errors import BadInput, StreamletError
+from streamlet.base.whole_file import write_whole
 from streamlet.cli.options import given_settings
 from streamlet.cli.target import TopologyTarget, debug_option, target_argument
 from streamlet.running import make_request
@@ -278,7 +281,7 @@ def _looks(chosen: Chosen, topic: str | None) -> tuple[str, list[_Look]]:
     looks = []
     for name, config in found.items():
         with SpoutOffsets(topology, name, config, _say, topic) as spouts:
-            for spout in map(spouts.of, [topic] if topic else spouts.topics):
+            for spout in map(spouts.of, spouts.topics if topic is None else [topic]):
                 # Offsets first: a run that commits between the two looks would otherwise be ahead of the end.
                 stored = spout.place.read(spout.partitions)
                 looks.append(_Look(spout, spout.logs(), stored, spout.place.running()))
@@ -387,8 +390,8 @@ def copy(
     if (source is None) == (goal is None):
         raise click.UsageError("Give one of --from and --to.", click.get_current_context())
     with chosen.one(topic) as spout:
-        other = _other_place(spout, source or goal or "")
-        begin, end = (other, spout.place) if source else (spout.place, other)
+        other = _other_place(spout, (source if goal is None else goal) or "")
+        begin, end = (other, spout.place) if goal is None else (spout.place, other)
         if begin.where == end.where:
             raise BadInput(f"Both places are {begin.where}: there is nothing to copy. Name another store or id.")
         refuse_running(begin, end)
@@ -418,10 +421,30 @@ def export(chosen: Chosen, topic: str | None, output: Path | None) -> None:
         click.echo(text)
         return
     try:
-        output.write_text(text + "\n", encoding="utf-8")
+        _write_out(output, f"{text}\n".encode())
     except OSError as error:
-        raise BadInput(f"The export cannot be written to {output}: {error.strerror}.") from error
+        raise StreamletError(
+            f"The export cannot be written to {output}: {error.strerror}. An earlier file there is as it was. Make "
+            "room for the new one, or name another file."
+        ) from error
     _say(f"{len(stored)} offsets of topic {spout.topic} written to {output}")
+
+
+def _write_out(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all; a device or a pipe in place. Raises OSError."""
+    # Rule: the copy that is there goes when the new one is whole. It is what one goes back to; a full disk would leave
+    # neither. A link stays, and so does who may read the file.
+    mode = path.stat().st_mode if path.exists() else None
+    if mode is not None and not stat.S_ISREG(mode):
+        path.write_bytes(data)
+        return
+
+    def write(file: BinaryIO) -> None:
+        if mode is not None:
+            os.fchmod(file.fileno(), stat.S_IMODE(mode))
+        file.write(data)
+
+    write_whole(path.resolve(), write)
 
 
 def _only(wishes: Mapping[int, Wish], numbers: Sequence[int]) -> dict[int, Wish]:

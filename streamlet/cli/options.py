@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from streamlet.base.doubled_keys import DoubledKey, each_once
 from streamlet.base.errors import SettingError
 from streamlet.model.settings import TABLES
 from streamlet.model.topology import TopologySpec
@@ -71,27 +72,15 @@ def _rows_in(path: Path, own: Mapping[str, Any]) -> list[tuple[str, Any]]:
     seen: set[str] = set()
     for key, _ in rows:
         if key in seen:  # once with dots and once in a table, which a parser takes for two keys
-            raise SettingError(f"{path}: {_twice(key)}")
+            raise SettingError(f"{path}: {DoubledKey(key)}.")
         seen.add(key)
     return rows
-
-
-def _twice(key: str) -> str:
-    return f"{key!r} is given twice, and nothing says which of the two counts: leave one of them out."
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a table of JSON. Raises ValueError for a key that stands there twice."""
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        raise ValueError(_twice(next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))).rstrip("."))
-    return table
 
 
 def _table_in(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
-        content = json.loads(text, object_pairs_hook=_each_once) if path.suffix == ".json" else tomllib.loads(text)
+        content = json.loads(text, object_pairs_hook=each_once) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
         raise SettingError(f"The settings in {path} cannot be read: {error.strerror}.") from error
     except ValueError as error:  # both parsers' errors, and bytes that are not UTF-8

@@ -13,6 +13,7 @@ import click
 from streamlet.backends import run_commands
 from streamlet.backends.contract import ComponentStatus, RunStatus
 from streamlet.backends.living_runs import LivingRun, RunRefused, living_runs, the_run
+from streamlet.base.errors import BadInput
 from streamlet.base.printable import printable
 from streamlet.cli.json_lines import json_text
 from streamlet.cli.show import (
@@ -56,13 +57,18 @@ def _part_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that name a part; it gets them as ``part``."""
 
     @functools.wraps(command)
-    def called(spout: str, topic: str, partition: int | None, **options: Any) -> None:  # what click parsed
-        command(part=PausedPart(spout, topic, -1 if partition is None else partition), **options)
+    def called(
+        spout: str | None, topic: str | None, partition: int | None, **options: Any
+    ) -> None:  # what click parsed
+        for option, given in (("--spout", spout), ("--topic", topic)):
+            if given == "":  # for a run it means all
+                raise BadInput(f"{option} '' names nothing: give a name, or leave the option out for all.")
+        command(part=PausedPart(spout or "", topic or "", -1 if partition is None else partition), **options)
 
     for option in (
         _run_argument,
-        click.option("--spout", default="", metavar="NAME", help="Only this spout; else all."),
-        click.option("--topic", default="", metavar="NAME", help="Only what the spout reads of this topic."),
+        click.option("--spout", metavar="NAME", help="Only this spout; else all."),
+        click.option("--topic", metavar="NAME", help="Only what the spout reads of this topic."),
         click.option(
             "--partition", type=click.IntRange(0), help="Only this partition, of --topic where there are several."
         ),

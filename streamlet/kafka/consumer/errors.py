@@ -52,9 +52,16 @@ class PositionOutOfRange(ConsumerError):
 class LogTruncated(ConsumerError):
     """Records that were read are gone from the log, from ``divergent_offsets`` on."""
 
-    def __init__(self, message: str, divergent_offsets: Mapping[TopicPartition, int]) -> None:
+    def __init__(
+        self,
+        message: str,
+        divergent_offsets: Mapping[TopicPartition, int],
+        topic_partition: TopicPartition | None = None,
+    ) -> None:
         super().__init__(message)
         self.divergent_offsets = dict(divergent_offsets)
+        self.topic_partition = topic_partition
+        """Whose log it is; also where ``divergent_offsets`` is empty."""
 
 
 class RecordDeserializationFailed(ConsumerError):

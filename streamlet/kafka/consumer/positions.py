@@ -229,7 +229,9 @@ class Positions:
         )
         if end is None:
             if by_hand:
-                raise LogTruncated(f"{lost}. Where both logs part is not known; seek to the offset to go on at.", {})
+                raise LogTruncated(
+                    f"{lost}. Where both logs part is not known; seek to the offset to go on at.", {}, tp
+                )
             _log.warning("%s; where both logs part is not known: reset by auto_offset_reset from %d", lost, offset)
             self._subscriptions.request_reset(tp, self._subscriptions.default_reset)
         elif by_hand:
@@ -237,6 +239,7 @@ class Positions:
                 f"{lost}. auto_offset_reset is 'none', so the position stays at {offset}: undo what came of those "
                 f"records, then seek to {end}.",
                 {tp: end},
+                tp,
             )
         else:
             _log.warning("%s; reading goes on at %d", lost, end)

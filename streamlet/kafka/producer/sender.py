@@ -59,6 +59,9 @@ from streamlet.kafka.protocol.messages.produce import ProduceResponse
 
 _log = logging.getLogger(__name__)
 
+RECORDS_FAILED = "%d records for topic %r failed: %s"
+"""The line about records whose futures failed, too; who tells of each leaves it out."""
+
 EXIT_S = 30.0
 """Seconds that the end of the program waits for records that were taken."""
 _FORCED_S = 1.0
@@ -616,4 +619,4 @@ class Sender:
         for topic in dict.fromkeys(name for name, _count, _error in failures):
             failed = [(count, error) for name, count, error in failures if name == topic]
             records = sum(count for count, _error in failed)
-            _log.warning("%d records for topic %r failed: %s", records, topic, failed[0][1].message)
+            _log.warning(RECORDS_FAILED, records, topic, failed[0][1].message)

@@ -262,7 +262,9 @@ class TransactionManager:
             self._fail_for_good(error)
         elif self.is_transactional and self.state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING):
             self._bump = True
-            self._abortable(TransactionFailed(f"A batch of the transaction failed: {error} {ask.ABORT}"))
+            failed = TransactionFailed(f"A batch of the transaction failed: {error} {ask.ABORT}")
+            failed.__cause__ = error
+            self._abortable(failed)
 
     def error_of_batch(self, tp: TopicPartition, error: KafkaError) -> KafkaError:
         """Return the error that the records of a failed batch get: one name for every fencing."""

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from streamlet.devcluster import DevCluster
+from streamlet.kafka import Admin
 from tests.command_line import Consume
 from tests.patience import PATIENCE_S
 
@@ -99,6 +100,72 @@ def test_what_comes_later_is_shown_when_it_comes(
         over.set()
         writer.join()
     assert (process.returncode, out) == (0, b"after\n")
+
+
+@pytest.mark.parametrize("options", [(), ("--group", "GROUP")])
+def test_a_partition_that_is_added_is_shown_from_its_first_record(
+    kafka39: DevCluster, consume: Consume, make_topic: Callable[..., str], tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """Who follows a topic follows all of it, also as a group that has stored nothing there."""
+    topic, settings = make_topic(kafka39), tmp_path / "young.toml"
+    settings.write_text("metadata_max_age_ms = 500\n")
+    named = [topic if option == "GROUP" else option for option in options]
+    process = consume.start(topic, *named, "--config", str(settings))
+    assert process.stdout is not None and process.stderr is not None
+    patience = threading.Timer(PATIENCE_S, process.kill)
+    patience.start()
+    began = threading.Event()
+
+    def keep_writing() -> None:
+        while not began.wait(0.2):
+            produce(kafka39, topic, [(0, b"old")])
+
+    writer = threading.Thread(target=keep_writing)
+    writer.start()
+    process.stdout.readline()
+    began.set()
+    writer.join()
+    with Admin(bootstrap_servers=kafka39.bootstrap_servers) as admin:
+        admin.create_partitions({topic: 2})
+        while len(admin.describe_topics(topic)[topic].partitions) < 2:
+            time.sleep(0.05)
+    produce(kafka39, topic, [(1, b"first"), (1, b"second")])
+    new = (line for line in iter(process.stdout.readline, b"") if line != b"old\n")
+    assert [next(new, b""), next(new, b"")] == [b"first\n", b"second\n"]
+    patience.cancel()
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(PATIENCE_S) == 130 and process.stderr.read().endswith(b" from 2 partitions\n")
+
+
+def test_a_reader_that_deletion_overtakes_goes_on_at_the_first_record_there_is(
+    kafka39: DevCluster, consume: Consume, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """And names what it has not shown; it does not leave out what is still there."""
+    topic, settings = make_topic(kafka39), tmp_path / "small.toml"
+    settings.write_text("max_partition_fetch_bytes = 1\n")  # one record a fetch, so few are fetched ahead
+    producer = Producer({"bootstrap.servers": kafka39.bootstrap_servers, "batch.num.messages": 1})
+    for number in range(40):
+        producer.produce(topic, b"%d " % number + b"x" * 20_000, partition=0)
+    assert producer.flush(30) == 0
+    process = consume.start(topic, "--from-offset", "0", "--config", str(settings))
+    assert process.stdout is not None and process.stderr is not None
+    patience = threading.Timer(PATIENCE_S, process.kill)
+    patience.start()
+    shown = [process.stdout.readline()]
+    kafka39.delete_records(topic, {0: 30})  # it waits for us: a pipe holds three such records
+    while (line := process.stdout.readline()).split()[:1] not in ([b"39"], []):
+        shown.append(line)
+    patience.cancel()
+    assert line, "it waits at the log's end"
+    os.kill(process.pid, signal.SIGINT)
+    assert process.stdout.read() == b"" and process.wait(PATIENCE_S) == 130
+    numbers = [int(line.split()[0]) for line in shown]
+    first = len(numbers) - 9
+    assert numbers == [*range(first), *range(30, 39)]
+    assert process.stderr.read().decode() == (
+        f"Records {first} to 29 of {topic}-0 were deleted before they were read: going on at 30.\n"
+        f"{len(numbers) + 1} records of {topic} from 1 partition\n"
+    )
 
 
 def test_a_reader_who_goes_is_no_error_of_ours(

@@ -456,6 +456,9 @@ def test_of_several_topics_each_is_shown_and_one_by_name_is_moved(site: Site, ma
     assert refused.returncode == 2 and "say which one is meant with --topic" in refused.stderr
     refused = site.streamlet("offsets", "lag", site.zk, "--topic", "no", *several)
     assert refused.returncode == 2 and "topic 'no' is none of" in refused.stderr
+    for command in (("reset", "--to", "0", "--yes"), ("export",), ("show",)):
+        empty = site.streamlet("offsets", command[0], site.zk, *command[1:], "--topic", "", *several)
+        assert (empty.returncode, empty.stdout) == (2, "") and "topic '' is none of" in empty.stderr
     site.offsets("reset", site.zk, "--to", "1", "--topic", other.topic, "--yes", *several)
     assert rows_of(site.offsets("show", site.zk, "--json", *several)) == {
         (site.topic, 0): (5, 0),

@@ -9,13 +9,15 @@ from typing import cast
 
 import pytest
 
-from streamlet.cli import consume
+from streamlet.cli import consume, interrupts
 from streamlet.cli.consume import Reading, Wanted
 from streamlet.cli.interrupts import interrupts_to
 from streamlet.cli.record_format import Lines
 from streamlet.kafka import Consumer, ConsumerConfig, TopicPartition
 from streamlet.kafka.broker_errors import NotCoordinator
 from streamlet.kafka.consumer import ConsumerRebalanceListener
+from streamlet.kafka.consumer.errors import LogTruncated, NoOffsetForPartition, PositionOutOfRange
+from streamlet.kafka.errors import KafkaError
 from tests.scripted.cli.test_consume import record
 
 
@@ -150,10 +152,88 @@ def test_a_member_that_waits_for_a_partition_says_so_once(
 
 def test_a_ctrl_c_that_a_launcher_passes_on_does_not_break_off_the_last_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     reading = group_reading(Group())
-    with interrupts_to(reading.interrupted):
+    with interrupts_to(reading.end.came):
         for _ in range(2):
             signal.raise_signal(signal.SIGINT)
-        assert reading.stop == signal.SIGINT
-        monkeypatch.setattr(consume, "SAME_S", 0.0, raising=False)
+        assert reading.end.number == signal.SIGINT
+        monkeypatch.setattr(interrupts, "SAME_S", 0.0)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+class Placed(Group):
+    """A consumer that has lost its place, or has none, as its first poll says; a log from 4 to 9."""
+
+    def __init__(self, error: KafkaError, until_end: bool = False) -> None:
+        super().__init__()
+        self.errors, self.until_end = [error], until_end
+        self.sought: list[int | str] = []
+
+    def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 9)
+
+    def beginning_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 4)
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        self.sought.append(offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        self.sought += ["beginning"] * len(partitions)
+
+    def poll(self, timeout_ms: int, most: int) -> dict[TopicPartition, list[object]]:
+        if self.errors:
+            raise self.errors.pop()
+        return {self.tp: [record(b"v")]}
+
+
+TP = TopicPartition("t", 0)
+CUT = "The place that was reached in t-0 is not in its log any more: the topic was made again, or a new leader lacks " \
+      "what came last. Going on at {}."  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "sought", "said"),
+    [
+        (
+            PositionOutOfRange("", {TP: 1}),
+            [4],
+            "Records 1 to 3 of t-0 were deleted before they were read: going on at 4.",
+        ),
+        (PositionOutOfRange("", {TP: 3}), [4], "Record 3 of t-0 was deleted before it was read: going on at 4."),
+        (PositionOutOfRange("", {TP: 12}), [4], CUT.format(4)),
+        (LogTruncated("", {TP: 7}, TP), [7], CUT.format(7)),
+        (LogTruncated("", {}, TP), [4], CUT.format(4)),
+        (LogTruncated("", {}, TopicPartition("t", 1)), [], ""),  # given away since
+        (NoOffsetForPartition("", (TP, TopicPartition("t", 1))), [9], ""),
+    ],
+)
+def test_a_reader_without_a_place_in_the_log_goes_on_at_the_first_record_and_names_the_gap(
+    capsys: pytest.CaptureFixture[str], error: KafkaError, sought: list[int], said: str
+) -> None:
+    """The end is only for a group that has stored nothing, and is that of the command's own start."""
+    consumer = Placed(error)
+    wanted = Wanted("t", (), "g", False, None, False, 1)
+    reading = Reading(cast(Consumer, consumer), wanted, Lines(), io.BytesIO())
+    reading.begin([TP])
+    reading.read()
+    assert consumer.sought == sought and capsys.readouterr().err.strip() == said
+
+
+@pytest.mark.parametrize(("from_beginning", "until_end"), [(True, False), (False, True)])
+def test_a_new_group_that_wants_all_begins_with_the_first_record(from_beginning: bool, until_end: bool) -> None:
+    consumer = Placed(NoOffsetForPartition("", (TP,)))
+    wanted = Wanted("t", (), "g", from_beginning, None, until_end, 1)
+    reading = Reading(cast(Consumer, consumer), wanted, Lines(), io.BytesIO())
+    reading.begin([TP])
+    reading.read()
+    assert consumer.sought == ["beginning"]
+
+
+def test_the_end_of_a_log_that_is_shorter_now_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """The old one's may never be reached."""
+    consumer = Placed(PositionOutOfRange("", {TP: 12}))
+    reading = group_reading(consumer)
+    reading._ends[TP] = 20
+    reading._find_place(consumer.errors[0])  # type: ignore[arg-type]
+    assert reading._ends == {TP: 9} and capsys.readouterr().err.strip() == CUT.format(4)

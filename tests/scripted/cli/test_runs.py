@@ -18,8 +18,9 @@ import pytest
 from click.testing import CliRunner
 
 from streamlet.backends.command_listener import CARD, CommandListener
-from streamlet.backends.living_runs import LivingRun, RunRefused, living_runs
+from streamlet.backends.living_runs import LivingRun, RunRefused, living_runs, the_run
 from streamlet.backends.run_commands import ShowRun
+from streamlet.base.errors import BadInput
 from streamlet.cli import runs as cli_runs
 from tests.command_line import Streamlet
 from tests.patience import PATIENCE_S
@@ -149,6 +150,16 @@ def test_what_cannot_be_done_is_said_in_a_sentence(runs: Runs) -> None:
         done = runs(*arguments)
         assert done.returncode in (1, 2) and said in done.stderr and done.stderr.count("\n") == 1
     assert "It has 2 spouts: name the one that is meant" in runs("pause", runs.name, "--partition", "3").stderr
+
+
+def test_an_empty_name_is_that_of_no_run_and_no_part(runs: Runs) -> None:
+    """A shell's variable that is not set: `stop "$RUN"` would end the one run that lives, `--spout ""` mean all."""
+    one = LivingRun("ab" * 16, "Counts", "counts.py", "processes", 1, 7, 0.0, "socket", b"")
+    with pytest.raises(BadInput, match=r"RUN is empty, so it names no run: .* There are: abababab \(Counts\)\."):
+        the_run("", [one])
+    for option in ("--spout", "--topic"):
+        done = runs("pause", runs.name, option, "")
+        assert (done.returncode, done.stdout) == (2, "") and f"{option} '' names nothing" in done.stderr
 
 
 def test_a_run_that_was_to_catch_up_and_was_stopped_did_not_end_well(runs: Runs) -> None:

@@ -7,15 +7,26 @@ first.
 
 from __future__ import annotations
 
-from collections import defaultdict
+import contextlib
+import logging
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.base.errors import BadInput, StreamletError, text_of
 from streamlet.kafka import Consumer, ConsumerRecord, Producer, TopicPartition
-from streamlet.kafka.broker_errors import ProducerFenced, UnknownTopicOrPartition
+from streamlet.kafka.broker_errors import (
+    InvalidRecord,
+    InvalidTimestamp,
+    MessageTooLarge,
+    ProducerFenced,
+    RecordListTooLarge,
+    UnknownTopicOrPartition,
+)
 from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.producer import FutureRecordMetadata, sender
+from streamlet.kafka.producer.errors import RecordTooLarge, TransactionFailed
 from streamlet.spouts.kafka.dead_letters.dead_letter import DeadLetter, marker_headers, replayed_headers
 from streamlet.spouts.kafka.dead_letters.dead_letter_choice import LetterLog, LetterPlace
 from streamlet.spouts.kafka.dead_letters.dead_letter_writer import MOST_BYTES
@@ -43,17 +54,33 @@ LetterRecord = tuple[DeadLetter, ConsumerRecord]
 """A dead letter, and its record in the dead-letter topic."""
 
 
+OWN_FAULTS = (MessageTooLarge, RecordListTooLarge, InvalidRecord, InvalidTimestamp, RecordTooLarge)
+"""Errors that are about a record itself: it is refused each time, and others are not."""
+
+
+class RefusedLetter(NamedTuple):
+    """A letter whose record its topic does not take, and why."""
+
+    letter: DeadLetter
+    why: str
+
+
 class Replayed(NamedTuple):
-    """Letters whose records were written, and letters gone from the topic."""
+    """Letters written, gone, refused, and left by an interrupt."""
 
     written: list[DeadLetter]
     missing: list[DeadLetter]
+    refused: list[RefusedLetter]
+    left: list[DeadLetter]
 
 
 class ReplayFailed(StreamletError):
     """A replay ended before its last letter."""
 
     def __init__(self, topic: str, done: int, left: int, error: Exception, letter: DeadLetter | None) -> None:
+        # What a producer's user is to do with its transaction is done here.
+        if isinstance(error, TransactionFailed) and isinstance(error.__cause__, KafkaError):
+            error, letter = error.__cause__, None
         why = text_of(error) if letter is None else f"letter {name_of(letter)}: {text_of(error)}"
         what_to_do = "Run the command again"
         if isinstance(error, ProducerFenced):
@@ -119,6 +146,8 @@ class DeadLetterTopic:
         self.topic = config.dead_letter_topic
         self._config = config
         self._clock: Clock = SystemClock()
+        self._sending: DeadLetter | None = None
+        """The letter that the producer is given at the moment."""
         self._held = Held(lambda: None, say)
         try:
             self._admin = connect_admin(config, self._held, self._clock)
@@ -216,38 +245,105 @@ class DeadLetterTopic:
                 if letter.topic == name and letter.partition >= count:
                     raise ReplayTargetTooSmall(letter, count)
 
-    def replay(self, producer: Producer, letters: Sequence[DeadLetter], to: str | None) -> Replayed:
-        """Write the records of letters to their topics, or to one; mark them. Raises ReplayFailed."""
-        written: list[DeadLetter] = []
-        current: DeadLetter | None = None
+    def replay(
+        self,
+        producer: Producer,
+        letters: Sequence[DeadLetter],
+        to: str | None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Replayed:
+        """Write the records of letters to their topics, or to one; mark them. Raises ReplayFailed.
+
+        ``stopped`` is asked between two transactions; true ends the replay.
+        """
+        # Rule: an interrupt waits for the transaction at hand. Only so is it known which letters are replayed, and
+        # nobody reads up to an open transaction until the brokers end it.
+        done = Replayed([], [], [], [])
         try:
-            with self._consumer() as consumer:
-                for group in in_transactions(self._with_records(consumer, letters)):
-                    producer.begin_transaction()
-                    for current, record in group:
-                        self._send(producer, current, record, to)
-                    current = None
-                    producer.commit_transaction()
-                    written += [letter for letter, _ in group]
+            with self._consumer() as consumer, _failures_told_here():
+                for group in in_transactions(self._with_records(consumer, letters, stopped)):
+                    self._write(producer, group, to, done, stopped)
         except (KafkaError, NothingRead) as error:
-            raise ReplayFailed(self.topic, len(written), len(letters) - len(written), error, current) from error
-        done = {letter.place for letter in written}
-        return Replayed(written, [letter for letter in letters if letter.place not in done])
+            count = len(done.written)
+            raise ReplayFailed(self.topic, count, len(letters) - count, error, self._sending) from error
+        read = {letter.place for letter in (*done.written, *(one.letter for one in done.refused))}
+        # What was not come to may be gone or not: nobody has looked.
+        others = done.left if stopped() else done.missing
+        others.extend(letter for letter in letters if letter.place not in read)
+        return done
 
-    def _send(self, producer: Producer, letter: DeadLetter, record: ConsumerRecord, to: str | None) -> None:
+    def _write(
+        self,
+        producer: Producer,
+        group: list[LetterRecord],
+        to: str | None,
+        done: Replayed,
+        stopped: Callable[[], bool],
+    ) -> None:
+        """Write a group in one transaction, or several where records are refused."""
+        # Rule: a record that its topic refuses is set aside, and the others are written. It is refused each time: left
+        # in, none of its group, nor any after it, would ever be replayed. Brokers refuse whole batches, so a letter
+        # that fails with others is tried by itself before it counts as refused.
+        waiting = deque([group])
+        while waiting and not stopped():
+            part = waiting.popleft()
+            faults = self._transact(producer, part, to)
+            if not faults:
+                done.written.extend(letter for letter, _ in part)
+            elif len(faults) == 1:
+                ((place, error),) = faults.items()
+                done.refused.extend(
+                    RefusedLetter(letter, why_refused(error, letter.topic if to is None else to, record))
+                    for letter, record in part
+                    if letter.place == place
+                )
+            else:
+                waiting.extend([one] for one in part if one[0].place in faults)
+            if faults and (rest := [one for one in part if one[0].place not in faults]):
+                waiting.appendleft(rest)
+
+    def _transact(self, producer: Producer, part: list[LetterRecord], to: str | None) -> dict[LetterPlace, KafkaError]:
+        """Write letters in one transaction; return the faults that aborted it."""
+        futures: list[FutureRecordMetadata] = []
+        try:
+            producer.begin_transaction()
+            for letter, record in part:
+                self._sending = letter
+                # Noted before the mark is sent: by then the record may be refused already, and that call fails.
+                futures.append(self._send(producer, letter, record, to))
+                producer.send(self.topic, None, None, marker_headers(letter.place[1]), letter.place[0])
+            self._sending = None
+            producer.commit_transaction()
+        except (TransactionFailed, *OWN_FAULTS) as error:
+            producer.abort_transaction()
+            sent = zip(part, futures, strict=False)  # perhaps not all were sent
+            faults = {letter.place: fault for (letter, _), one in sent if (fault := _own_fault(one)) is not None}
+            if self._sending is not None and isinstance(error, OWN_FAULTS):
+                faults[self._sending.place] = error
+            if not faults:
+                raise
+            self._sending = None
+            return faults
+        return {}
+
+    def _send(
+        self, producer: Producer, letter: DeadLetter, record: ConsumerRecord, to: str | None
+    ) -> FutureRecordMetadata:
         topic, partition = (letter.topic, letter.partition) if to is None else (to, None)
-        headers = replayed_headers(letter, record.headers)
-        producer.send(topic, record.value, record.key, headers, partition)
-        producer.send(self.topic, None, None, marker_headers(letter.place[1]), letter.place[0])
+        return producer.send(topic, record.value, record.key, replayed_headers(letter, record.headers), partition)
 
-    def _with_records(self, consumer: Consumer, letters: Sequence[DeadLetter]) -> Iterator[LetterRecord]:
-        """Yield letters with their records, by partition and offset."""
+    def _with_records(
+        self, consumer: Consumer, letters: Sequence[DeadLetter], stopped: Callable[[], bool]
+    ) -> Iterator[LetterRecord]:
+        """Yield letters with their records, by partition and offset, until ``stopped``."""
         wanted: dict[int, dict[int, DeadLetter]] = defaultdict(dict)
         for letter in letters:
             wanted[letter.place[0]][letter.place[1]] = letter
         for partition, by_offset in sorted(wanted.items()):
             tp = TopicPartition(self.topic, partition)
             for record in self._records(consumer, tp, min(by_offset), max(by_offset) + 1):
+                if stopped():
+                    return
                 if record.offset in by_offset:
                     yield by_offset[record.offset], record
 
@@ -303,3 +399,40 @@ def in_transactions(found: Iterable[LetterRecord]) -> Iterator[list[LetterRecord
             group, size = [], 0
     if group:
         yield group
+
+
+def why_refused(error: KafkaError, topic: str, record: ConsumerRecord) -> str:
+    """Return why a topic refuses a record, and what to do."""
+    if isinstance(error, (MessageTooLarge, RecordListTooLarge)):
+        size = len(record.key or b"") + len(record.value or b"")
+        return (
+            f"{topic!r} takes no record of {size} bytes. Raise its max.message.bytes, or write it elsewhere with --to."
+        )
+    return text_of(error)
+
+
+def _own_fault(future: FutureRecordMetadata) -> KafkaError | None:
+    """Return a record's own error. Waits for its transaction."""
+    try:
+        future.get()
+    except OWN_FAULTS as error:
+        return error
+    except KafkaError:
+        return None
+    return None
+
+
+@contextlib.contextmanager
+def _failures_told_here() -> Iterator[None]:
+    """Keep the producer's lines about failed records from the log."""
+    # A replay names each letter itself, and a batch that failed beside it is tried again.
+    log = logging.getLogger(sender.__name__)
+
+    def others(line: logging.LogRecord) -> bool:
+        return line.msg != sender.RECORDS_FAILED
+
+    log.addFilter(others)
+    try:
+        yield
+    finally:
+        log.removeFilter(others)

@@ -12,12 +12,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
+from streamlet.base.doubled_keys import DoubledKey, each_once
 from streamlet.base.errors import BadInput
 from streamlet.spouts.kafka.partition import OffsetRange
 from streamlet.spouts.kafka.stores.offset_store import NotAnOffset, StopOffset, read_stop, stop_fields, whole_number
 
 FORMAT = "streamlet-offsets-1"
 """The format of an export."""
+
+MOST_EPOCH = (1 << 31) - 1
+"""Kafka's leader epochs have 32 bits with their sign."""
 
 LogPlace = int | datetime | Literal["earliest", "latest"]
 """A place in a log: an offset, a time, its start or its end."""
@@ -257,16 +261,21 @@ def export_document(
 def read_export(text: str, file: str) -> Exported:
     """Read what ``export_document`` gave. Raises NotAnExport."""
     try:
-        content = json.loads(text)
+        # Rule: nothing is guessed of a file that somebody has written in. Of a key that stands twice the last would
+        # count in silence, and no rows at all would be a success that changes nothing.
+        content = json.loads(text, object_pairs_hook=each_once)
         if content.get("format") != FORMAT:
             raise NotAnOffset(f"its format is {content.get('format')!r}, not {FORMAT!r}")
         topic, topic_id = content["topic"], content["topic_id"]
         if not isinstance(topic, str) or not (topic_id is None or isinstance(topic_id, str)):
             raise NotAnOffset("topic and topic_id are not text")
-        wishes = dict(_exported_row(row) for row in content["offsets"])
-        if len(wishes) != len(content["offsets"]):
+        rows = content["offsets"]
+        if not isinstance(rows, list) or not rows:
+            raise NotAnOffset("it has no list of offsets, or an empty one")
+        wishes = dict(map(_exported_row, rows))
+        if len(wishes) != len(rows):
             raise NotAnOffset("a partition stands there twice")
-    except NotAnOffset as why:
+    except (NotAnOffset, DoubledKey) as why:
         raise NotAnExport(_not_an_export(file, str(why))) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise NotAnExport(_not_an_export(file, "its content has another form")) from None
@@ -275,7 +284,7 @@ def read_export(text: str, file: str) -> Exported:
 
 def _exported_row(row: Mapping[str, Any]) -> tuple[int, Wish]:
     number, offset, epoch = (whole_number(row, key) for key in ("partition", "offset", "leader_epoch"))
-    if number is None or offset is None or epoch is None or min(number, offset, epoch + 1) < 0:
+    if number is None or offset is None or epoch is None or min(number, offset, epoch + 1) < 0 or epoch > MOST_EPOCH:
         raise NotAnOffset(f"a row has no usable numbers: {str(row)[:80]}")
     return number, Wish(offset, epoch, read_stop(row.get("stop")))
 

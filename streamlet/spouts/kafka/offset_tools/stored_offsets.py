@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, Self
 
 from streamlet.base.clock import Clock, SystemClock
-from streamlet.base.errors import BadInput, StreamletError
+from streamlet.base.errors import INTERRUPTED, BadInput, StreamletError
 from streamlet.coordination.node_store import (
     NodeExists,
     NodeMissing,
     NodeStore,
+    NodeStoreError,
     NodeStoreUnavailable,
     VersionConflict,
 )
@@ -69,6 +70,21 @@ class OffsetsMoved(StreamletError):
             f"The offsets in {where} were written by somebody else since they were read, probably by a run that has "
             f"started, and what it wrote stays. {done} Look again with `streamlet offsets show`, see that nothing "
             "runs, and repeat the command."
+        )
+
+
+class ChangeBrokenOff(StreamletError):
+    """A change ended before its last partition.
+
+    ``known``: the others were surely not written; else the partition at hand may be.
+    """
+
+    def __init__(self, where: str, why: str, changed: Sequence[Change], written: Sequence[int], *, known: bool) -> None:
+        left = _listed([row.partition for row in changed if row.partition not in written])
+        others = f"{left} were not" if known else f"of {left} it is not known"
+        super().__init__(
+            f"{why} Of the offsets in {where} those of partitions {_listed(written)} were written; {others}. Look with "
+            "`streamlet offsets show`, and repeat the command."
         )
 
 
@@ -134,12 +150,16 @@ class ZooKeeperOffsetPlace:
             except (VersionConflict, NodeExists, NodeMissing):
                 left = [row.partition for row in changed if row.partition not in written]
                 raise OffsetsMoved(self.where, written, left) from None
+            # Rule: whatever breaks a change off, it says how far it came. One node is written after the other, and
+            # half of them are at another place than the rest until somebody looks.
             except NodeStoreUnavailable as error:
-                left = [row.partition for row in changed if row.partition not in written]
-                raise StreamletError(
-                    f"{error.message} Of the offsets in {self.where} those of partitions {_listed(written)} were "
-                    f"written; of {_listed(left)} it is not known. Look with `streamlet offsets show`."
-                ) from error
+                raise ChangeBrokenOff(self.where, error.message, changed, written, known=False) from error
+            except NodeStoreError as error:
+                raise ChangeBrokenOff(self.where, error.message, changed, written, known=True) from error
+            except KeyboardInterrupt as interrupt:
+                broken_off = ChangeBrokenOff(self.where, "Interrupted.", changed, written, known=False)
+                broken_off.exit_status = INTERRUPTED
+                raise broken_off from interrupt
             written.append(change.partition)
 
     def _path(self, number: int) -> str:
@@ -228,7 +248,9 @@ class SpoutOffsets:
             self._admin = connect_admin(config, self._held, SystemClock())
             self.topics = self._topics()
             """The topics that the spout would read now."""
-            self._choose(topic or self.topics[0])
+            # Rule: an empty name is a name, of no topic: `--topic "$TOPIC"` of a shell without that variable. Taken for
+            # none given, it would change the first topic.
+            self._choose(self.topics[0] if topic is None else topic)
         except BaseException:
             self.close()
             raise

@@ -123,6 +123,9 @@ def test_an_export_is_read_back_as_it_was_written() -> None:
         {"offsets": [{"partition": 0, "offset": 1 << 63, "leader_epoch": 0}]},
         {"offsets": [{"partition": 0, "offset": 1, "leader_epoch": 0}] * 2},
         {"offsets": [7]},
+        {"offsets": []},
+        {"offsets": {}},
+        {"offsets": [{"partition": 0, "offset": 1, "leader_epoch": 1 << 31}]},
     ],
 )
 def test_what_is_no_export_is_refused(change: dict[str, object]) -> None:
@@ -132,6 +135,14 @@ def test_what_is_no_export_is_refused(change: dict[str, object]) -> None:
     for text in ("", "[]", "7", "[" * 100_000):
         with pytest.raises(NotAnExport):
             read_export(text, "file")
+
+
+def test_a_key_that_stands_twice_in_an_export_is_named_and_refused() -> None:
+    """The last one would count in silence."""
+    text = json.dumps(export_document({}, "t", None, {0: StoredEntry(10)}))
+    twice = text.replace('"offset": 10', '"offset": 10, "offset": 20')
+    with pytest.raises(NotAnExport, match="'offset' is given twice"):
+        read_export(twice, "file")
 
 
 def test_offsets_of_another_topic_or_of_a_deleted_one_are_refused() -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from streamlet.base.clock import ManualClock
 from streamlet.components.context import TopologyContext
+from streamlet.coordination.node_store import NodeStoreError, NodeStoreUnavailable
 from streamlet.spouts.kafka.offset_tools.offset_changes import StoredEntry, Wish, changes
 from streamlet.spouts.kafka.offset_tools.stored_offsets import (
+    ChangeBrokenOff,
     OffsetsMoved,
     StillRunning,
     ZooKeeperOffsetPlace,
@@ -61,6 +63,41 @@ def test_a_write_that_came_in_between_is_not_overwritten() -> None:
     other.delete("/root/id/partition_1")
     with pytest.raises(OffsetsMoved):
         write(at, {1: Wish(1)}, stored)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said", "status"),
+    [
+        (
+            NodeStoreError("No right to write there."),
+            r"No right to write there\. Of the offsets in .* 0 were written; 1, 2 were not\.",
+            1,
+        ),
+        (
+            NodeStoreUnavailable("No answer."),
+            r"No answer\. Of the offsets in .* 0 were written; of 1, 2 it is not known",
+            1,
+        ),
+        (KeyboardInterrupt(), r"Interrupted\. Of the offsets in .* 0 were written; of 1, 2 it is not known", 130),
+    ],
+)
+def test_a_change_that_breaks_off_says_which_partitions_it_wrote(
+    monkeypatch: pytest.MonkeyPatch, fault: BaseException, said: str, status: int
+) -> None:
+    """Whatever breaks it off: a right that is missing, Ctrl-C, a ZooKeeper that is away."""
+    create = MemoryNodeStore.create
+
+    def faulty(store: MemoryNodeStore, path: str, data: bytes = b"", **options: bool) -> int:
+        if path.endswith("partition_1"):
+            raise fault
+        return create(store, path, data, **options)
+
+    monkeypatch.setattr(MemoryNodeStore, "create", faulty)
+    logs = dict.fromkeys(range(3), OffsetRange(0, 100))
+    changed = changes("t", "topic-id", dict.fromkeys(range(3), Wish(7)), {}, logs)
+    with pytest.raises(ChangeBrokenOff, match=said) as caught:
+        place(MemoryTree()).write(changed, "topic-id")
+    assert caught.value.exit_status == status
 
 
 def test_a_task_is_there_as_long_as_its_session() -> None:
