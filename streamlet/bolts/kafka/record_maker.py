@@ -39,7 +39,11 @@ def plain_bytes(value: Any) -> bytes | None:
         return value.encode()  # type: ignore[no-any-return]  # likewise
     if kind is int:  # as json.dumps writes it, in a tenth of the time
         return b"%d" % value
-    if isinstance(value, (bytearray, memoryview)):
+    # Rule: text of a subclass (a StrEnum, numpy's) is text, and bytes of one are bytes, whatever their `str` says. As
+    # JSON the key would have quotes, and be in another partition than the one that every other writer gives it.
+    if isinstance(value, str):
+        return str.encode(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     return as_json(value)
 
@@ -55,7 +59,7 @@ def only_bytes(value: Any) -> bytes | None:
     """Return bytes and None as they are. Raises TypeError for anything else."""
     if value is None or value.__class__ is bytes:
         return value
-    if isinstance(value, (bytearray, memoryview)):
+    if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     raise TypeError(f"it is a {type(value).__name__}, and the serializer is 'bytes'")
 
@@ -214,7 +218,7 @@ def _topics(batch: Batch, source: Source | None, failed: dict[int, Exception]) -
 
 def _topic_name(value: Any) -> str | None:
     if value is None or (isinstance(value, str) and value):
-        return value
+        return value if value is None else str.__str__(value)
     raise TypeError("the name of a topic is a text that is not empty; None skips the tuple")
 
 
@@ -234,7 +238,7 @@ def _header_rows(value: Any) -> HeaderRows:
     for name, content in rows:
         if not isinstance(name, str):
             raise TypeError(f"the name of a header is text, and not {name!r:.60}")
-        found.append((name, plain_bytes(content)))
+        found.append((str.__str__(name), plain_bytes(content)))
     return found
 
 

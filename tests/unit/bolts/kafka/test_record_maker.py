@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from enum import Enum, IntEnum, StrEnum
 from typing import Any
 
 import pytest
 
 from streamlet.base.errors import SettingError
-from streamlet.bolts.kafka.record_maker import RecordMaker, plain_bytes, serializer
+from streamlet.bolts.kafka.record_maker import RecordMaker, only_bytes, plain_bytes, serializer
 from streamlet.components.batch import Batch
 
 FIELDS = ["word", "count", "where"]
@@ -38,6 +39,34 @@ def raises(tup: Any) -> Any:
 )
 def test_bytes_stay_text_becomes_utf8_and_the_rest_json(value: Any, raw: bytes | None) -> None:
     assert plain_bytes(value) == raw
+
+
+class Colour(StrEnum):
+    RED = "röt"
+
+
+class Shade(str, Enum):  # noqa: UP042 - as users write it
+    DARK = "dark"
+
+
+class Raw(bytes): ...
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+def test_text_and_bytes_of_a_subclass_are_text_and_bytes() -> None:
+    """As JSON the key had quotes, and went to another partition than the same text of every other writer."""
+    rows = [[Colour.RED, Raw(b"x"), 0], [Shade.DARK, Colour.RED, 0], [Level.HIGH, Shade.DARK, 0]]
+    made = RecordMaker("t", key="word", value="count").make(batch(*rows))
+    assert made.keys == ["röt".encode(), b"dark", b"3"]
+    assert made.values == [b"x", "röt".encode(), b"dark"]
+    assert {type(one) for one in [*made.keys, *made.values]} == {bytes}, "the producer asks for bytes by their class"
+    assert type(only_bytes(Raw(b"x"))) is bytes
+    named = RecordMaker(None, topics="word", value="count", headers=lambda _: {Shade.DARK: Colour.RED})
+    (record,) = named.make(batch([Shade.DARK, 1, 0])).each()
+    assert (record.topic, [*record.headers]) == ("dark", [("dark", "röt".encode())])
 
 
 def test_key_and_value_are_columns_of_fields_or_of_functions() -> None:
