@@ -6,9 +6,11 @@ alone, so each column is tried as a whole first, and tuple by tuple only where t
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from streamlet.base.errors import SettingError, text_of
@@ -116,6 +118,8 @@ class Records:
     timestamps: list[int | None] | None = None
     failed: dict[int, Exception] = field(default_factory=dict)
     """Place in the batch -> why there is no record."""
+    without_topic: Set[int] = frozenset()
+    """Places of tuples that are skipped, or whose topic failed: nothing is made of them."""
 
     @property
     def is_plain(self) -> bool:
@@ -188,32 +192,37 @@ class RecordMaker:
     def make(self, batch: Batch) -> Records:
         """Return the records of a batch. Errors of the user's functions stand in ``failed``."""
         made = Records(len(batch))
-        failed = made.failed
-        made.topics = self.topic if self.topic is not None else _topics(batch, self.topics, failed)
-        made.values = _as_bytes("value", self.value_serializer, batch, self.value, made.topics, failed)
+        if self.topic is not None:
+            made.topics = self.topic
+        else:
+            made.topics = _topics(batch, self.topics, made)
+            # Rule: of a tuple that the topic skips nothing else is made: no function is called, no value converted.
+            # A key that it does not have would fail a tuple that the user has filtered out.
+            made.without_topic = {at for at, topic in enumerate(made.topics) if topic is None}
+        made.values = _as_bytes("value", self.value_serializer, batch, self.value, made)
         if self.key is not None:
-            made.keys = _as_bytes("key", self.key_serializer, batch, self.key, made.topics, failed)
+            made.keys = _as_bytes("key", self.key_serializer, batch, self.key, made)
         if self.headers is not None:
-            made.headers = self._headers(batch, failed)
+            made.headers = self._headers(batch, made)
         if self.partition is not None:
-            made.partitions = _numbers("partition", batch, self.partition, failed)
+            made.partitions = _numbers("partition", batch, self.partition, made)
         if self.timestamp is not None:
-            made.timestamps = _numbers("timestamp_ms", batch, self.timestamp, failed)
+            made.timestamps = _numbers("timestamp_ms", batch, self.timestamp, made)
         return made
 
-    def _headers(self, batch: Batch, failed: dict[int, Exception]) -> list[HeaderRows]:
+    def _headers(self, batch: Batch, made: Records) -> list[HeaderRows]:
         if callable(self.headers):
-            return _each("headers", _column("headers", batch, self.headers, failed), _header_rows, failed, [])
+            return _each("headers", _column("headers", batch, self.headers, made), _header_rows, made, [])
         columns = []
         for name, source in self.headers or ():
-            raw = _column(f"the header {name!r}", batch, source, failed)
-            columns.append([(name, value) for value in _each(f"the header {name!r}", raw, plain_bytes, failed, None)])
+            raw = _column(f"the header {name!r}", batch, source, made)
+            columns.append([(name, value) for value in _each(f"the header {name!r}", raw, plain_bytes, made, None)])
         return [[*row] for row in zip(*columns, strict=True)] if columns else [[] for _ in range(len(batch))]
 
 
-def _topics(batch: Batch, source: Source | None, failed: dict[int, Exception]) -> list[str | None]:
+def _topics(batch: Batch, source: Source | None, made: Records) -> list[str | None]:
     assert source is not None
-    return _each("topic", _column("topic", batch, source, failed), _topic_name, failed, None)
+    return _each("topic", _column("topic", batch, source, made), _topic_name, made, None)
 
 
 def _topic_name(value: Any) -> str | None:
@@ -222,8 +231,8 @@ def _topic_name(value: Any) -> str | None:
     raise TypeError("the name of a topic is a text that is not empty; None skips the tuple")
 
 
-def _numbers(what: str, batch: Batch, source: Source, failed: dict[int, Exception]) -> list[int | None]:
-    return _each(what, _column(what, batch, source, failed), _number, failed, None)
+def _numbers(what: str, batch: Batch, source: Source, made: Records) -> list[int | None]:
+    return _each(what, _column(what, batch, source, made), _number, made, None)
 
 
 def _number(value: Any) -> int | None:
@@ -242,49 +251,55 @@ def _header_rows(value: Any) -> HeaderRows:
     return found
 
 
-def _column(what: str, batch: Batch, source: Source | None, failed: dict[int, Exception]) -> list[Any]:
+def _column(what: str, batch: Batch, source: Source | None, made: Records) -> list[Any]:
     if source is None:
         return batch.values(0)
     if isinstance(source, str):
         return batch.values(source)
-    found: list[Any] = []
-    for at, tup in enumerate(batch.tuples):
+    found: list[Any] = [None] * made.count
+    tuples, without = batch.tuples, made.without_topic
+    for at in [at for at in range(made.count) if at not in without] if without else range(made.count):
         try:
-            found.append(source(tup))
+            found[at] = source(tuples[at])
         except Exception as error:  # noqa: BLE001 - the user's code
-            failed.setdefault(at, _not_made(f"The function for {what} raised {_said(error)}", error))
-            found.append(None)
+            made.failed.setdefault(at, _not_made(f"The function for {what} raised {_said(error)}", error))
     return found
 
 
 def _as_bytes(
-    what: str,
-    serialize: NamedSerializer | None,
-    batch: Batch,
-    source: Source | None,
-    topics: str | list[str | None],
-    failed: dict[int, Exception],
+    what: str, serialize: NamedSerializer | None, batch: Batch, source: Source | None, made: Records
 ) -> list[bytes | None]:
-    raw = _column(what, batch, source, failed)
+    raw, topics = _column(what, batch, source, made), made.topics
     if serialize is None:
-        return _each(what, raw, plain_bytes, failed, None)
+        return _each(what, raw, plain_bytes, made, None)
     if isinstance(topics, str):
-        return _each(what, raw, lambda value: serialize(topics, value), failed, None)
+        return _each(what, raw, lambda value: serialize(topics, value), made, None)
     with_topic = [*zip(topics, raw, strict=True)]
-    # A skipped tuple has no topic, and nothing to serialize.
-    return _each(what, with_topic, lambda row: None if row[0] is None else serialize(*row), failed, None)
+    return _each(what, with_topic, lambda row: serialize(row[0] or "", row[1]), made, None, itemgetter(1))
 
 
-def _each(what: str, raw: Iterable[Any], convert: Callable[[Any], T], failed: dict[int, Exception], gap: T) -> list[T]:
-    """Convert a column; where a value cannot be, note why and put ``gap`` in its place."""
-    try:
-        return [convert(value) for value in raw]
-    except Exception:  # noqa: BLE001 - which one it was is found out below
-        found: list[T] = []
-    for at, value in enumerate(raw):
+def _each(
+    what: str,
+    raw: Iterable[Any],
+    convert: Callable[[Any], T],
+    made: Records,
+    gap: T,
+    value_of: Callable[[Any], Any] | None = None,
+) -> list[T]:
+    """Convert a column; where a value cannot be, note why and put ``gap`` in its place.
+
+    ``value_of``: from what stands in the column to the value that an error names.
+    """
+    failed, without = made.failed, made.without_topic
+    if not without:
+        with contextlib.suppress(Exception):  # which one it was is found out below
+            return [convert(value) for value in raw]
+    found: list[T] = []
+    for at, given in enumerate(raw):
         try:
-            found.append(convert(value) if at not in failed else gap)
+            found.append(convert(given) if at not in failed and at not in without else gap)
         except Exception as error:  # noqa: BLE001 - the user's code, or a value without bytes
+            value = given if value_of is None else value_of(given)
             shown = f"{type(value).__name__} {value!r:.80}"
             failed[at] = _not_made(f"{what} cannot be made of {shown}: {_said(error)}", error)
             found.append(gap)

@@ -97,6 +97,39 @@ def test_a_topic_of_each_tuple_divides_the_batch_and_none_skips() -> None:
     assert str(made.failed[4]).startswith("Topic cannot be made of int 7: TypeError: the name of a topic is a text")
 
 
+def test_of_a_tuple_that_the_topic_skips_nothing_else_is_made() -> None:
+    """A key that it does not have failed a tuple that was filtered out, and on_poison="stop" ended the run by it."""
+    asked: list[Any] = []
+
+    def seen(tup: Any) -> Any:
+        asked.append(tup.values[0])
+        return tup.values[0].upper()
+
+    maker = RecordMaker(
+        None,
+        topics=lambda tup: "" if tup.values[0] == "none" else tup.values[2],
+        key=seen,
+        value="count",
+        headers=[("n", seen), ("c", "count")],
+        partition=lambda tup: len(seen(tup)),
+        timestamp=lambda tup: len(seen(tup)),
+        value_serializer=serializer("value_serializer", "json"),
+    )
+    rows = [["a", 1, "x"], [None, float("nan"), None], [None, object(), None], ["none", 1, "x"]]
+    made = maker.make(batch(*rows))
+    assert [(one.topic, one.key, one.value, one.partition) for one in made.each()] == [("x", b"A", b"1", 1)]
+    assert {*asked} == {"a"}
+    assert ([*made.failed], made.skipped) == ([3], 2)
+    by_function = RecordMaker(None, topics="where", value="word", headers=lambda tup: {tup.values[0]: None})
+    assert by_function.make(batch(["a", 1, "x"], [None, 1, None])).failed == {}
+
+
+def test_what_a_serializer_refuses_is_named_without_its_topic() -> None:
+    serialize = serializer("value_serializer", "bytes")
+    made = RecordMaker(None, topics="where", value="count", value_serializer=serialize).make(batch(["a", 3, "paid"]))
+    assert str(made.failed[0]).startswith("Value cannot be made of int 3: TypeError: it is a int")
+
+
 def test_partitions_named_by_tuples_are_lots_of_their_own() -> None:
     made = RecordMaker("t", value="word", partition="count").make(batch(["a", 1, 0], ["b", 0, 0], ["c", 1, 0]))
     assert not made.is_plain
