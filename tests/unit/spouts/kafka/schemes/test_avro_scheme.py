@@ -132,3 +132,62 @@ def test_arguments_of_an_avro_scheme_that_cannot_be_are_refused(monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(SettingError, match=r"pip install 'streamlet-storm\[avro\]'"):
         AvroScheme(["user"], schema=ORDER)
+
+
+LIST = {
+    "type": "record",
+    "name": "Linked",
+    "fields": [{"name": "v", "type": "int"}, {"name": "next", "type": ["null", "Linked"]}],
+}
+TREE = {
+    "type": "record",
+    "name": "Tree",
+    "fields": [
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "mark", "type": {"type": "fixed", "name": "Mark", "size": 3}},
+        {"name": "note", "type": ["null", "string", "double", "float", "boolean"]},
+        {"name": "below", "type": {"type": "array", "items": "Tree"}},
+        {"name": "named", "type": {"type": "map", "values": ["null", "Tree"]}},
+    ],
+}
+
+
+def linked(length: int) -> bytes:
+    return b"\x02\x02" * (length - 1) + b"\x02\x00"
+
+
+@pytest.mark.parametrize("length", [600, 100_000])
+def test_a_record_nested_without_bound_is_unreadable_and_kills_no_worker(length: int) -> None:
+    """The compiled reader has no bound: the worker ended by a signal, and so did each that read the record then."""
+    scheme = AvroScheme(["v"], schema=LIST)
+    with pytest.raises(UnreadableData, match=r"deeper than 1000 .* its schema allows, for it refers to itself"):
+        scheme.deserialize(record(linked(length)))
+    assert scheme.deserialize(record(linked(490))) == [[1]]
+    known = registry(a=RegisteredSchema(1, "AVRO", json.dumps(["null", "Linked"]), (("Linked", json.dumps(LIST)),)))
+    with pytest.raises(UnreadableData, match="nested deeper"):
+        AvroScheme(["v"], registry=known).deserialize(record(b"\0\0\0\0\x01\x02" + linked(length)))
+
+
+def test_what_is_too_deep_to_travel_is_unreadable() -> None:
+    with pytest.raises(UnreadableData, match="next is nested too deep to be a field of a tuple"):
+        AvroScheme(["v", "next"], schema=LIST).deserialize(record(linked(499)))
+
+
+def test_a_schema_that_holds_itself_without_end_is_read_by_no_record() -> None:
+    endless = {"type": "record", "name": "Endless", "fields": [{"name": "again", "type": "Endless"}]}
+    with pytest.raises(UnreadableData, match="nested deeper"):
+        AvroScheme(["."], schema=endless).deserialize(record(b""))
+
+
+def test_records_of_a_schema_that_refers_to_itself_are_followed_through_all_kinds() -> None:
+    leaf = {"kind": "B", "mark": b"abc", "note": 1.5, "below": [], "named": {}}
+    tree = {"kind": "A", "mark": b"xyz", "note": None, "below": [leaf, leaf], "named": {"a": leaf, "b": None}}
+    scheme = AvroScheme(["."], schema=TREE)
+    written = avro(fastavro.parse_schema(TREE), tree)
+    assert scheme.deserialize(record(written)) == [[tree]]
+    # Blocks whose size is written, as other languages do; and bytes that end anywhere are for the reader to refuse.
+    sized = b"\0abc\0\x01\x0e" + b"\0abc\0\0\0" + b"\0\0"
+    assert scheme.deserialize(record(sized))
+    for at in range(len(written)):
+        with pytest.raises(UnreadableData, match="not Avro of the given schema"):
+            scheme.deserialize(record(written[:at]))
