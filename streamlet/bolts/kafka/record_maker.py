@@ -142,16 +142,24 @@ class Records:
 
     def each(self) -> Iterator[MadeRecord]:
         """Yield the records one by one, those left out excepted."""
+        for _, record in self.placed():
+            yield record
+
+    def placed(self) -> Iterator[tuple[int, MadeRecord]]:
+        """Yield the records with their places in the batch."""
         left_out = {*self.left_out()}
         for at in range(self.count):
             if at not in left_out:
-                yield MadeRecord(
-                    self.topics if isinstance(self.topics, str) else str(self.topics[at]),
-                    None if self.keys is None else self.keys[at],
-                    self.values[at],
-                    () if self.headers is None else self.headers[at],
-                    None if self.partitions is None else self.partitions[at],
-                    None if self.timestamps is None else self.timestamps[at],
+                yield (
+                    at,
+                    MadeRecord(
+                        self.topics if isinstance(self.topics, str) else str(self.topics[at]),
+                        None if self.keys is None else self.keys[at],
+                        self.values[at],
+                        () if self.headers is None else self.headers[at],
+                        None if self.partitions is None else self.partitions[at],
+                        None if self.timestamps is None else self.timestamps[at],
+                    ),
                 )
 
     def shares(self) -> Iterator[tuple[str, int | None, Sequence[int]]]:
