@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -17,7 +18,7 @@ from streamlet.devcluster.installation import Installation, Progress, find_java,
 from streamlet.devcluster.jars import RELEASES, ensure_jars
 from streamlet.devcluster.jvm import Jvm, log_tail
 from streamlet.devcluster.machine import OwnedDirectory, listens
-from streamlet.devcluster.members import Member, data_directory, format_storage, laid_out, lay_out
+from streamlet.devcluster.members import Member, data_directory, format_storage, laid_out, lay_out, note_kind
 from streamlet.devcluster.tools import KafkaTools
 
 START_TIMEOUT_S = 180.0
@@ -25,6 +26,13 @@ START_TIMEOUT_S = 180.0
 _PORT_TRIES = 4
 _STOP_GRACE_S = 10.0
 """Seconds that a JVM may take to stop before it is killed."""
+
+
+_BAD_JAR = r"ClassNotFoundException|NoClassDefFoundError|Could not find or load main class|ZipException|JarException"
+_OTHER_DATA = (
+    r"unexpected version in \S*meta\.properties|INCONSISTENT_CLUSTER_ID|InconsistentClusterId|stored clusterId"
+)
+"""What a JVM or Kafka says of a truncated jar, and of data that another cluster wrote."""
 
 
 class _PortTaken(Exception):
@@ -310,6 +318,7 @@ class DevCluster(KafkaTools):
     # -- how it starts
 
     def _lay_out(self) -> None:
+        note_kind(self.directory, self.kafka, self._count)
         if self._secured and self._certificates is None:
             self._certificates = make_certificates(self.directory / "certificates")
         self._zookeeper, self._brokers = lay_out(
@@ -377,11 +386,25 @@ class DevCluster(KafkaTools):
         return _PortTaken(error.message) if "Address already in use" in tail or "BindException" in tail else error
 
     def _failure(self, what: str, member: Member) -> ClusterFailed:
+        tail = log_tail(member.log)
         return ClusterFailed(
             f"{what} (Kafka {RELEASES[self.kafka].kafka}, 127.0.0.1:{member.port}). The end of its log: "
-            f"{log_tail(member.log)} The whole log was {member.log}; a kept one: DevCluster(directory=...). "
-            "Look for a full disk, too little memory (512 MB a broker) or another process on that port."
+            f"{tail} The whole log was {member.log}; a kept one: DevCluster(directory=...). {self._remedy(tail)}"
         )
+
+    def _remedy(self, tail: str) -> str:
+        """Say what helps against what a server's log ends with."""
+        if re.search(_BAD_JAR, tail):
+            return (
+                f"A jar of Kafka in {self.installation.jars} is damaged or gone: remove that directory, and the next "
+                "start fetches all of them again."
+            )
+        if re.search(_OTHER_DATA, tail):
+            return (
+                f"The data in {self.directory} are of another cluster: remove them, those of `streamlet dev up` with "
+                "`streamlet dev down`, and start again."
+            )
+        return "Look for a full disk, too little memory (512 MB a broker) or another process on that port."
 
     def _the_zookeeper(self) -> Member:
         if self._zookeeper is None:

@@ -12,8 +12,12 @@ from pathlib import Path
 from streamlet.devcluster import broker_settings as settings
 from streamlet.devcluster.certificates import Certificates
 from streamlet.devcluster.installation import Installation
+from streamlet.devcluster.jars import RELEASES
 from streamlet.devcluster.jvm import Jvm, keeper_command
 from streamlet.devcluster.machine import free_ports
+
+KIND = "kind"
+"""The file in a cluster's directory that says which Kafka and how many brokers it is for."""
 
 
 @dataclass(slots=True)
@@ -106,13 +110,40 @@ def _broker(installation: Installation, number: int, port: int, values: Mapping[
     return laid_out(installation, f"broker {number}", port)
 
 
+def formatted_as(data: Path) -> str | None:
+    """Return the cluster's id in a broker's data, if there is one."""
+    try:
+        lines = (data / "meta.properties").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((line.partition("=")[2].strip() for line in lines if line.startswith("cluster.id=")), None)
+
+
+def note_kind(directory: Path, kafka: str, brokers: int) -> None:
+    """Write down what cluster a directory is for."""
+    (directory / KIND).write_text(f"{kafka} {brokers}\n", encoding="utf-8")
+
+
+def noted_kind(directory: Path) -> tuple[str, int] | None:
+    """Return what ``note_kind`` wrote; None where nobody did."""
+    try:
+        kafka, brokers = (directory / KIND).read_text(encoding="utf-8").split()
+        return (kafka, int(brokers)) if kafka in RELEASES else None
+    except (OSError, ValueError):
+        return None
+
+
 def format_storage(installation: Installation, brokers: Sequence[Member], timeout_s: float) -> Member | None:
     """Format each data directory once, as KRaft wants it: all at a time, one JVM each.
 
     Returns a broker whose directory was refused (its log says why), or None.
     """
+    # Rule: one id for all of a cluster, so that of a directory that is formatted already. A start that was killed
+    # between two of them would leave brokers that refuse each other at every later start.
+    found = [formatted_as(data_directory(installation, number)) for number in range(len(brokers))]
     # Not all of base64's characters: an id that begins with a dash would be taken for an option.
-    cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
+    fresh = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
+    cluster_id = next(filter(None, found), fresh)
     # All at the same time: nearly all of it is the start of a JVM.
     formatting = []
     for number, member in enumerate(brokers):

@@ -22,6 +22,7 @@ from streamlet.devcluster.errors import DevStackError, NotAsWanted
 from streamlet.devcluster.installation import Progress, silent
 from streamlet.devcluster.jars import RELEASES
 from streamlet.devcluster.machine import ProcessIdentity
+from streamlet.devcluster.members import noted_kind
 from streamlet.devcluster.spark_servers import LOOPBACK, SparkPorts, SparkServers, page_of
 
 WELL_KNOWN_PORTS = (2181, 9092, 9093, 9094)
@@ -196,7 +197,8 @@ def up(
 
 def _kafka_up(state: Path, found: Resident | None, kafka: str | None, brokers: int | None, progress: Progress) -> Up:
     if found is None:
-        return _started_at(_start(state, kafka or "3.9", brokers or 1, WELL_KNOWN_PORTS, progress), WELL_KNOWN_PORTS)
+        kafka, brokers = _as_begun(state / "cluster", kafka, brokers)
+        return _started_at(_start(state, kafka, brokers, WELL_KNOWN_PORTS, progress), WELL_KNOWN_PORTS)
     _refuse_another(found, kafka or found.kafka, brokers or found.brokers)
     gone = found.gone
     if not gone:
@@ -208,6 +210,21 @@ def _kafka_up(state: Path, found: Resident | None, kafka: str | None, brokers: i
     # The ports it had: what people wrote into topologies and shells goes on working.
     ports = (*([] if found.kafka == "3.9" else [WELL_KNOWN_PORTS[0]]), *taken)
     return _started_at(_start(state, found.kafka, found.brokers, ports, progress, found.spark), ports)
+
+
+def _as_begun(directory: Path, kafka: str | None, brokers: int | None) -> tuple[str, int]:
+    """Return the kind and size to start where nothing is on record. Raises NotAsWanted."""
+    # Rule: data that a start left which was killed or failed are those of its kind. Another Kafka ends at them, with a
+    # line about its files that names no remedy.
+    begun = noted_kind(directory)
+    wanted = (kafka or (begun[0] if begun else "3.9"), brokers or (begun[1] if begun else 1))
+    if begun is not None and wanted != begun:
+        raise NotAsWanted(
+            f"A start of another development cluster, {_described(*begun)}, did not come to its end, and has left data "
+            f"in {directory}. To start that one: `streamlet dev up`. To have {_described(*wanted)} instead, remove the "
+            f"data first with `streamlet dev down`, then: `streamlet dev up --kafka {wanted[0]} --brokers {wanted[1]}`."
+        )
+    return wanted
 
 
 def _started_at(made: Resident, ports: tuple[int, ...]) -> Up:

@@ -201,10 +201,10 @@ def check_time(tp: TopicPartition, when: object) -> None:
 def check_place(topic: object, partition: object) -> None:
     """Check a record's topic and partition. Raises InvalidTopic, ValueError."""
     check_topic(topic, _NOT_TAKEN)
-    if partition is not None and not is_whole(partition, 0):
+    if partition is not None and not is_whole(partition, 0, 1 << 31):
         raise ValueError(
-            f"partition = {partition!r} of a record for topic {topic!r}: give a number from 0, or None to have it "
-            f"chosen. {_NOT_TAKEN}"
+            f"partition = {partition!r} of a record for topic {topic!r}: give a number from 0 to 2**31 - 1, or None "
+            f"to have it chosen. {_NOT_TAKEN}"
         )
 
 

@@ -85,15 +85,13 @@ class TopologyMeta(type):
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> TopologyMeta:
         _check_names(name, namespace)
         cls = super().__new__(mcs, name, bases, namespace)
-        inherited: dict[str, ComponentSpec] = {}
         config: dict[str, Any] = {}
-        # Bases first: a subclass replaces a line of its parent by using its name.
         for base in reversed(cls.__mro__):
             config.update(vars(base).get("config") or {})
-            inherited.update({k: v for k, v in vars(base).items() if isinstance(v, ComponentSpec)})
+        lines = _lines(cls)
         # Frozen when the class body ends: from here on the topology is data. Coordinator and workers each import the
         # file and derive the same plan from it; nothing that code does to a spec afterwards can make them differ.
-        cls.__topology__ = _freeze(name, inherited, config, _forgotten(cls, inherited))
+        cls.__topology__ = _freeze(name, lines, config, _forgotten(cls, lines))
         return cls
 
     # Rule: a topology's class takes no component and no config after its body. The data is frozen there; what is set
@@ -127,6 +125,27 @@ def _check_names(topology: str, namespace: Mapping[str, Any]) -> None:
         raise BadInput(f'{topology}.config is {config!r:.80}: give a dict, {{"topology.max.spout.pending": 100}}.')
 
 
+def _lines(topology: type) -> dict[str, ComponentSpec]:
+    """Return the topology's lines by their names, those of bases first. Raises BadInput."""
+    # Rule: what a subclass gives the name of its parent's line counts, and nothing else: a spec replaces the line, None
+    # removes it, a component without its spec is told as a forgotten one, anything else is refused. Passed over,
+    # `store = DryRun` would run the parent's component in silence.
+    found: dict[str, ComponentSpec] = {}
+    for owner in reversed(topology.__mro__):
+        for name, value in vars(owner).items():
+            if isinstance(value, ComponentSpec):
+                found[name] = value
+            elif name in found and value is None:
+                del found[name]
+            elif name in found and _component_class(value) is None:
+                raise BadInput(
+                    f"{owner.__name__}.{name} is {value!r:.80}, and {name} is a component of the topology that it "
+                    f"inherits from ({found[name].cls.__name__}). Write {name} = ...spec(...) to replace it, {name} = "
+                    "None to leave it out, or give this another name."
+                )
+    return found
+
+
 def _forgotten(topology: type, specs: Mapping[str, ComponentSpec]) -> tuple[tuple[str, str], ...]:
     """Return the lines that name a component without ``.spec()``, with its class."""
     # Rule: a component's class in a topology's body is a line that lacks its spec, unless it has a class's name and a
@@ -138,9 +157,8 @@ def _forgotten(topology: type, specs: Mapping[str, ComponentSpec]) -> tuple[tupl
         for name, value in vars(owner).items():
             found.pop(name, None)
             cls = _component_class(value)
-            if cls is None or name in specs:
-                continue
-            if cls is not value or cls not in used or not name[:1].isupper():
+            # What has the name of a parent's line is in its place, whatever uses the class.
+            if cls is not None and (cls is not value or cls not in used or name in specs or not name[:1].isupper()):
                 found[name] = cls.__name__
     return tuple(found.items())
 

@@ -60,6 +60,10 @@ HELD_BY = {
     "unit/spouts/kafka/dead_letters/test_dead_letter_writer.py": ["spouts/kafka/dead_letters/letter_lines"],
     "unit/spouts/kafka/test_exactly_once.py": ["spouts/kafka/dead_letters/epoch_letters"],
     "unit/spouts/kafka/test_spout_fetcher.py": ["spouts/kafka/read_sources"],
+    "unit/spouts/kafka/schemes/test_avro_scheme.py": [
+        "spouts/kafka/schemes/avro_defaults",
+        "spouts/kafka/schemes/avro_nesting",
+    ],
     "unit/kafka/protocol/test_messages.py": [
         f"kafka/protocol/messages/{theme}"
         for theme in (

@@ -30,6 +30,7 @@ from streamlet.components.context import TopologyContext
 from streamlet.components.epoch_tuples import EPOCHS, LETTERS
 from streamlet.kafka.errors import KafkaError, copy_of
 from streamlet.kafka.producer import FutureRecordMetadata
+from streamlet.kafka.producer.append import check_record
 from streamlet.kafka.producer.producer_config import ProducerOptions
 from streamlet.kafka.producer.record_future import FailedRecords, call_when_over
 from streamlet.model.delivery import is_exactly_once
@@ -163,11 +164,21 @@ class KafkaBolt(Bolt):
     @classmethod
     def kept_in_tests(cls, kwargs: Mapping[str, Any], component: str) -> KeptInTests:
         """Return what makes the records of a batch, as ``MadeRecord``."""
-        maker = kwargs["bolt_config"].record_maker()
+        config = kwargs["bolt_config"]
+        maker, producers = config.record_maker(), config.producer_config()
 
         def kept(batch: Batch) -> tuple[list[Any], Mapping[int, Exception]]:
-            made = maker.make(batch)
-            return [*made.each()], made.failed
+            made, written = maker.make(batch), []
+            # Rule: a test asks the producer's own checks of a record. Without them it keeps one that no run would
+            # write, and its tuple is acked here and fails there.
+            for at, record in made.placed():
+                topic, key, value, headers, partition, timestamp_ms = record
+                try:
+                    check_record(producers, topic, key, value, headers, partition, timestamp_ms)
+                    written.append(record)
+                except (StreamletError, ValueError) as error:
+                    made.failed[at] = error
+            return written, made.failed
 
         return kept
 

@@ -6,9 +6,11 @@ alone, so each column is tried as a whole first, and tuple by tuple only where t
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from streamlet.base.errors import SettingError, text_of
@@ -39,7 +41,11 @@ def plain_bytes(value: Any) -> bytes | None:
         return value.encode()  # type: ignore[no-any-return]  # likewise
     if kind is int:  # as json.dumps writes it, in a tenth of the time
         return b"%d" % value
-    if isinstance(value, (bytearray, memoryview)):
+    # Rule: text of a subclass (a StrEnum, numpy's) is text, and bytes of one are bytes, whatever their `str` says. As
+    # JSON the key would have quotes, and be in another partition than the one that every other writer gives it.
+    if isinstance(value, str):
+        return str.encode(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     return as_json(value)
 
@@ -55,7 +61,7 @@ def only_bytes(value: Any) -> bytes | None:
     """Return bytes and None as they are. Raises TypeError for anything else."""
     if value is None or value.__class__ is bytes:
         return value
-    if isinstance(value, (bytearray, memoryview)):
+    if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     raise TypeError(f"it is a {type(value).__name__}, and the serializer is 'bytes'")
 
@@ -112,6 +118,8 @@ class Records:
     timestamps: list[int | None] | None = None
     failed: dict[int, Exception] = field(default_factory=dict)
     """Place in the batch -> why there is no record."""
+    without_topic: Set[int] = frozenset()
+    """Places of tuples that are skipped, or whose topic failed: nothing is made of them."""
 
     @property
     def is_plain(self) -> bool:
@@ -134,16 +142,24 @@ class Records:
 
     def each(self) -> Iterator[MadeRecord]:
         """Yield the records one by one, those left out excepted."""
+        for _, record in self.placed():
+            yield record
+
+    def placed(self) -> Iterator[tuple[int, MadeRecord]]:
+        """Yield the records with their places in the batch."""
         left_out = {*self.left_out()}
         for at in range(self.count):
             if at not in left_out:
-                yield MadeRecord(
-                    self.topics if isinstance(self.topics, str) else str(self.topics[at]),
-                    None if self.keys is None else self.keys[at],
-                    self.values[at],
-                    () if self.headers is None else self.headers[at],
-                    None if self.partitions is None else self.partitions[at],
-                    None if self.timestamps is None else self.timestamps[at],
+                yield (
+                    at,
+                    MadeRecord(
+                        self.topics if isinstance(self.topics, str) else str(self.topics[at]),
+                        None if self.keys is None else self.keys[at],
+                        self.values[at],
+                        () if self.headers is None else self.headers[at],
+                        None if self.partitions is None else self.partitions[at],
+                        None if self.timestamps is None else self.timestamps[at],
+                    ),
                 )
 
     def shares(self) -> Iterator[tuple[str, int | None, Sequence[int]]]:
@@ -184,42 +200,47 @@ class RecordMaker:
     def make(self, batch: Batch) -> Records:
         """Return the records of a batch. Errors of the user's functions stand in ``failed``."""
         made = Records(len(batch))
-        failed = made.failed
-        made.topics = self.topic if self.topic is not None else _topics(batch, self.topics, failed)
-        made.values = _as_bytes("value", self.value_serializer, batch, self.value, made.topics, failed)
+        if self.topic is not None:
+            made.topics = self.topic
+        else:
+            made.topics = _topics(batch, self.topics, made)
+            # Rule: of a tuple that the topic skips nothing else is made: no function is called, no value converted.
+            # A key that it does not have would fail a tuple that the user has filtered out.
+            made.without_topic = {at for at, topic in enumerate(made.topics) if topic is None}
+        made.values = _as_bytes("value", self.value_serializer, batch, self.value, made)
         if self.key is not None:
-            made.keys = _as_bytes("key", self.key_serializer, batch, self.key, made.topics, failed)
+            made.keys = _as_bytes("key", self.key_serializer, batch, self.key, made)
         if self.headers is not None:
-            made.headers = self._headers(batch, failed)
+            made.headers = self._headers(batch, made)
         if self.partition is not None:
-            made.partitions = _numbers("partition", batch, self.partition, failed)
+            made.partitions = _numbers("partition", batch, self.partition, made)
         if self.timestamp is not None:
-            made.timestamps = _numbers("timestamp_ms", batch, self.timestamp, failed)
+            made.timestamps = _numbers("timestamp_ms", batch, self.timestamp, made)
         return made
 
-    def _headers(self, batch: Batch, failed: dict[int, Exception]) -> list[HeaderRows]:
+    def _headers(self, batch: Batch, made: Records) -> list[HeaderRows]:
         if callable(self.headers):
-            return _each("headers", _column("headers", batch, self.headers, failed), _header_rows, failed, [])
+            return _each("headers", _column("headers", batch, self.headers, made), _header_rows, made, [])
         columns = []
         for name, source in self.headers or ():
-            raw = _column(f"the header {name!r}", batch, source, failed)
-            columns.append([(name, value) for value in _each(f"the header {name!r}", raw, plain_bytes, failed, None)])
+            raw = _column(f"the header {name!r}", batch, source, made)
+            columns.append([(name, value) for value in _each(f"the header {name!r}", raw, plain_bytes, made, None)])
         return [[*row] for row in zip(*columns, strict=True)] if columns else [[] for _ in range(len(batch))]
 
 
-def _topics(batch: Batch, source: Source | None, failed: dict[int, Exception]) -> list[str | None]:
+def _topics(batch: Batch, source: Source | None, made: Records) -> list[str | None]:
     assert source is not None
-    return _each("topic", _column("topic", batch, source, failed), _topic_name, failed, None)
+    return _each("topic", _column("topic", batch, source, made), _topic_name, made, None)
 
 
 def _topic_name(value: Any) -> str | None:
     if value is None or (isinstance(value, str) and value):
-        return value
+        return value if value is None else str.__str__(value)
     raise TypeError("the name of a topic is a text that is not empty; None skips the tuple")
 
 
-def _numbers(what: str, batch: Batch, source: Source, failed: dict[int, Exception]) -> list[int | None]:
-    return _each(what, _column(what, batch, source, failed), _number, failed, None)
+def _numbers(what: str, batch: Batch, source: Source, made: Records) -> list[int | None]:
+    return _each(what, _column(what, batch, source, made), _number, made, None)
 
 
 def _number(value: Any) -> int | None:
@@ -234,53 +255,59 @@ def _header_rows(value: Any) -> HeaderRows:
     for name, content in rows:
         if not isinstance(name, str):
             raise TypeError(f"the name of a header is text, and not {name!r:.60}")
-        found.append((name, plain_bytes(content)))
+        found.append((str.__str__(name), plain_bytes(content)))
     return found
 
 
-def _column(what: str, batch: Batch, source: Source | None, failed: dict[int, Exception]) -> list[Any]:
+def _column(what: str, batch: Batch, source: Source | None, made: Records) -> list[Any]:
     if source is None:
         return batch.values(0)
     if isinstance(source, str):
         return batch.values(source)
-    found: list[Any] = []
-    for at, tup in enumerate(batch.tuples):
+    found: list[Any] = [None] * made.count
+    tuples, without = batch.tuples, made.without_topic
+    for at in [at for at in range(made.count) if at not in without] if without else range(made.count):
         try:
-            found.append(source(tup))
+            found[at] = source(tuples[at])
         except Exception as error:  # noqa: BLE001 - the user's code
-            failed.setdefault(at, _not_made(f"The function for {what} raised {_said(error)}", error))
-            found.append(None)
+            made.failed.setdefault(at, _not_made(f"The function for {what} raised {_said(error)}", error))
     return found
 
 
 def _as_bytes(
-    what: str,
-    serialize: NamedSerializer | None,
-    batch: Batch,
-    source: Source | None,
-    topics: str | list[str | None],
-    failed: dict[int, Exception],
+    what: str, serialize: NamedSerializer | None, batch: Batch, source: Source | None, made: Records
 ) -> list[bytes | None]:
-    raw = _column(what, batch, source, failed)
+    raw, topics = _column(what, batch, source, made), made.topics
     if serialize is None:
-        return _each(what, raw, plain_bytes, failed, None)
+        return _each(what, raw, plain_bytes, made, None)
     if isinstance(topics, str):
-        return _each(what, raw, lambda value: serialize(topics, value), failed, None)
+        return _each(what, raw, lambda value: serialize(topics, value), made, None)
     with_topic = [*zip(topics, raw, strict=True)]
-    # A skipped tuple has no topic, and nothing to serialize.
-    return _each(what, with_topic, lambda row: None if row[0] is None else serialize(*row), failed, None)
+    return _each(what, with_topic, lambda row: serialize(row[0] or "", row[1]), made, None, itemgetter(1))
 
 
-def _each(what: str, raw: Iterable[Any], convert: Callable[[Any], T], failed: dict[int, Exception], gap: T) -> list[T]:
-    """Convert a column; where a value cannot be, note why and put ``gap`` in its place."""
-    try:
-        return [convert(value) for value in raw]
-    except Exception:  # noqa: BLE001 - which one it was is found out below
-        found: list[T] = []
-    for at, value in enumerate(raw):
+def _each(
+    what: str,
+    raw: Iterable[Any],
+    convert: Callable[[Any], T],
+    made: Records,
+    gap: T,
+    value_of: Callable[[Any], Any] | None = None,
+) -> list[T]:
+    """Convert a column; where a value cannot be, note why and put ``gap`` in its place.
+
+    ``value_of``: from what stands in the column to the value that an error names.
+    """
+    failed, without = made.failed, made.without_topic
+    if not without:
+        with contextlib.suppress(Exception):  # which one it was is found out below
+            return [convert(value) for value in raw]
+    found: list[T] = []
+    for at, given in enumerate(raw):
         try:
-            found.append(convert(value) if at not in failed else gap)
+            found.append(convert(given) if at not in failed and at not in without else gap)
         except Exception as error:  # noqa: BLE001 - the user's code, or a value without bytes
+            value = given if value_of is None else value_of(given)
             shown = f"{type(value).__name__} {value!r:.80}"
             failed[at] = _not_made(f"{what} cannot be made of {shown}: {_said(error)}", error)
             found.append(gap)

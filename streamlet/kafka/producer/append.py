@@ -100,6 +100,35 @@ def check_headers(topic: str, headers: Any) -> tuple[tuple[str, bytes | None], .
     return tuple(found)
 
 
+def check_size(config: ProducerConfig, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Return the most bytes that a record takes. Raises RecordTooLarge."""
+    need = upper_bound(key, value, headers)
+    for name, limit in (("max_request_size", config.max_request_size), ("buffer_memory", config.buffer_memory)):
+        if need + HEADER_SIZE > limit:
+            also = " The topic's max.message.bytes must allow it, too." if name == "max_request_size" else ""
+            raise RecordTooLarge(
+                f"A record for topic {topic!r} takes up to {need + HEADER_SIZE} bytes, and the producer's "
+                f"{name} is {limit}: send a smaller record, or raise {name}.{also} The record was not taken."
+            )
+    return need
+
+
+def check_record(
+    config: ProducerConfig,
+    topic: str,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Any,
+    partition: int | None,
+    timestamp_ms: int | None,
+) -> None:
+    """Raise what a send of this record would, whatever the cluster has. For tests without one."""
+    check_place(topic, partition)
+    if timestamp_ms is not None:
+        check_timestamp(timestamp_ms)
+    check_size(config, topic, key, value, check_headers(topic, headers) if headers else ())
+
+
 def _is_text(name: object) -> TypeGuard[str]:
     # A str with a lone surrogate has no UTF-8: it must fail here, not when its batch is encoded.
     if not isinstance(name, str):
@@ -178,7 +207,7 @@ class Appender:
             if found is not None:
                 return found
         deadline = self._clock.monotonic() + self._max_block_s
-        need = self._check_size(topic, key, value, headers)
+        need = check_size(self._config, topic, key, value, headers)
         while True:
             state = self._known(topic, partition, deadline)
             count = state.count
@@ -338,7 +367,7 @@ class Appender:
             state = self._known(topic, partition, deadline)
             count = state.count
             head = values[len(done)]
-            need = self._check_size(topic, None, head, headers)
+            need = check_size(self._config, topic, None, head, headers)
             with self._lock:
                 self.check_open()
                 if not self._is_current(state, count):
@@ -438,20 +467,6 @@ class Appender:
             if pool.leave(waiter):
                 sender.changed.notify_all()
             raise
-
-    def _check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> int:
-        need = upper_bound(key, value, headers)
-        for name, limit in (
-            ("max_request_size", self._config.max_request_size),
-            ("buffer_memory", self._config.buffer_memory),
-        ):
-            if need + HEADER_SIZE > limit:
-                also = " The topic's max.message.bytes must allow it, too." if name == "max_request_size" else ""
-                raise RecordTooLarge(
-                    f"A record for topic {topic!r} takes up to {need + HEADER_SIZE} bytes, and the producer's "
-                    f"{name} is {limit}: send a smaller record, or raise {name}.{also} The record was not taken."
-                )
-        return need
 
     def _known(self, topic: str, partition: int | None, deadline: float) -> TopicState:
         """Return a topic's state; wait for it until the deadline.

@@ -18,7 +18,7 @@ from streamlet.spouts.kafka.errors import DEAD_LETTER, SKIP, STOP
 from streamlet.spouts.kafka.hosts import BrokerHosts, KafkaHosts, StaticHosts, ZkHosts, check_digest, hosts_from_text
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.read_range import EARLIEST, LATEST, ReadPlace, place_in, wrong_place
-from streamlet.spouts.kafka.schemes.scheme import Scheme, StringScheme, as_scheme
+from streamlet.spouts.kafka.schemes.scheme import Scheme, StringScheme, as_scheme, made_of
 
 
 @dataclass(frozen=True)
@@ -164,8 +164,7 @@ class SpoutConfig(SecuritySettings):
         self._check_topics()
         self._check_names()
         object.__setattr__(self, "zk_root", self.zk_root.rstrip("/"))
-        if isinstance(self.scheme, type):
-            object.__setattr__(self, "scheme", self.scheme())
+        object.__setattr__(self, "scheme", made_of(self.scheme))
         refuse_all((*self._wrong_numbers(), *self._wrong_choices(), *self._wrong_schemes()))
         for scheme in self.scheme.values() if isinstance(self.scheme, Mapping) else (self.scheme,):
             if not (callable(scheme) or hasattr(scheme, "deserialize")):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from streamlet import BadInput, Bolt, Spout, Topology
+from streamlet.model.validate import validate
 
 
 class Lines(Spout):
@@ -50,6 +51,63 @@ def test_a_subclass_replaces_a_line_and_adds_to_the_config() -> None:
     assert More.__topology__.config == {"a": 1, "b": 2}
     assert [(c.name, c.par) for c in More.__topology__.components] == [("lines", 1), ("count", 3)]
     assert [(c.name, c.par) for c in Words.__topology__.components] == [("lines", 1), ("count", 1)]
+
+
+class Stored(Topology):
+    lines = Lines.spec()
+    count = Count.spec(inputs=[lines])
+    store = Count.spec(inputs=[lines])
+
+
+def _names(topology: Any) -> list[str]:
+    return [component.name for component in topology.__topology__.components]
+
+
+def test_a_line_that_a_subclass_replaces_without_its_spec_is_told() -> None:
+    """The parent's component ran in its place, and a trial wrote to production."""
+
+    class DryRun(Count): ...
+
+    class Trial(Stored):
+        store = DryRun
+
+    class Made(Stored):
+        store = DryRun()
+
+    class Between(Trial): ...
+
+    assert Trial.__topology__.forgotten == Made.__topology__.forgotten == (("store", "DryRun"),)
+    assert Between.__topology__.forgotten == (("store", "DryRun"),)
+    assert "Write store = DryRun.spec(...)" in str(validate(Between.__topology__))
+
+    class Mended(Between):
+        store = DryRun.spec(inputs=[Stored.lines])
+
+    assert Mended.__topology__.forgotten == ()
+    assert Mended.__topology__.component("store").cls is DryRun
+
+
+def test_none_in_a_subclass_removes_the_line_of_its_parent() -> None:
+    class Fewer(Stored):
+        store = None
+
+    class Back(Fewer):
+        store = Count.spec(inputs=[Stored.lines])
+
+    class Beside(Stored): ...
+
+    class Both(Fewer, Beside): ...
+
+    assert _names(Fewer) == _names(Both) == ["lines", "count"]
+    assert _names(Back) == _names(Stored) == ["lines", "count", "store"]
+
+
+def test_a_subclass_puts_nothing_else_in_the_place_of_a_line() -> None:
+    def method(self: Any) -> None: ...
+
+    for value in (3, "store", method, int):
+        with pytest.raises(BadInput, match=r"Trial\.store is .* is a component of .* \(Count\).*store = None"):
+            type(Topology)("Trial", (Stored,), {"store": value})
 
 
 def test_what_is_set_after_the_body_is_refused_and_not_ignored() -> None:

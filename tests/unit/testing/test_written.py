@@ -113,6 +113,27 @@ def test_a_tuple_without_a_record_fails_and_the_others_are_kept() -> None:
         assert test.failed("orders") == [[None, "there"]] and test.acked("orders") == [["bob", "there"]]
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"topic": lambda tup: "a b"}, "topic = 'a b'"),
+        ({"partition": lambda tup: 1 << 40}, "partition = 1099511627776"),
+        ({"timestamp_ms": lambda tup: 1 << 70}, "give whole milliseconds"),
+        ({"headers": lambda tup: {"\ud800": b""}}, "is not a pair of a name and bytes"),
+        ({"value": lambda tup: "x" * 2_000_000}, "max_request_size is 1048576"),
+        ({"max_request_size": 120}, "max_request_size is 120"),
+    ],
+)
+def test_a_record_that_no_run_would_write_fails_its_tuple(settings: dict[str, Any], why: str) -> None:
+    """It was kept as written, and the tuple was acked."""
+    given = {"inputs": [Routed.orders], "hosts": NOBODY, "topic": "there", "value": "user", **settings}
+    made: Any = type("Refused", (Topology,), {"orders": Routed.orders, "out": KafkaBolt.spec(**given)})
+    with TopologyTester(made, {"orders": [["a" * 100, "x"], ["a", "x"]]}, raise_errors=False) as test:
+        test.run()
+        assert [record.value for record in test.written("out")] == [b"a"] * ("max_request_size" in settings)
+        assert why in test.fail_reasons("orders")[0]
+
+
 def test_a_data_frame_sink_writes_no_file(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
 

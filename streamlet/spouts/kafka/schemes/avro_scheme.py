@@ -6,18 +6,24 @@ import io
 import json
 import types
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from datetime import UTC, date, datetime
 from datetime import time as time_of_day
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from streamlet.base.errors import SettingError
 from streamlet.spouts.kafka.errors import UnreadableData
+from streamlet.spouts.kafka.schemes.avro_defaults import UnfitDefault, decode_defaults
+from streamlet.spouts.kafka.schemes.avro_nesting import check_nesting, refers_to_itself
 from streamlet.spouts.kafka.schemes.record_fields import Paths, PathSteps, RecordFields, find_in_object
 from streamlet.spouts.kafka.schemes.schema_registry import SchemaRegistry
 from streamlet.spouts.kafka.schemes.scheme import Column, Record, Row
 from streamlet.spouts.kafka.schemes.wire_header import Data, split_header
+
+MOST_DIGITS = 1_000_000
+"""Digits of a decimal; one of so many does not fit into a record."""
 
 TRAVEL = frozenset({str, int, float, bool, bytes, type(None)})
 
@@ -78,8 +84,9 @@ class AvroReader:
         self._registry = registry
         self._framed = framed or registry is not None
         self._without_header = "framed=False" if registry is None else f"{argument}=... in place of registry=..."
-        self._given = None if schema is None else _given(argument, schema)
-        self._by_id: dict[int, Any] = {}
+        self._argument = argument
+        self._given = None if schema is None else _given(argument, schema, is_readers=registry is not None)
+        self._by_id: dict[int, ParsedSchema] = {}
 
     def decode(self, data: Data) -> Any:
         """Return what Avro bytes say. Raises UnreadableData, UnknownSchema and SchemeNotReady."""
@@ -88,9 +95,17 @@ class AvroReader:
         if self._registry is not None:
             assert schema_id is not None
             writer, reader = self._by_id.get(schema_id) or self._look_up(schema_id), self._given
+        assert writer is not None, "it was asked for where a field is read"
+        if writer.may_be_deep:
+            check_nesting(body, writer.parsed, writer.names)
         stream = io.BytesIO(body)
         try:
-            found = _fastavro().schemaless_reader(stream, writer, reader)["value"]
+            found = _fastavro().schemaless_reader(stream, writer.parsed, reader and reader.parsed)["value"]
+        except _fastavro().read.SchemaResolutionError as error:
+            raise UnreadableData(
+                f"it was written with schema id {schema_id}, and {self._argument}= does not fit that schema: "
+                f"{error!s:.400}"
+            ) from error
         except Exception as error:
             of = "the given schema" if schema_id is None or self._registry is None else f"schema id {schema_id}"
             raise UnreadableData(f"it is not Avro of {of} ({type(error).__name__}: {error})") from error
@@ -100,7 +115,7 @@ class AvroReader:
             raise UnreadableData(f"{left} of its {len(body)} bytes are left over after its Avro value{hint}")
         return found
 
-    def _look_up(self, schema_id: int) -> Any:
+    def _look_up(self, schema_id: int) -> ParsedSchema:
         assert self._registry is not None
         found = self._registry.schema_at_hand(schema_id)
         if found.kind != "AVRO":
@@ -113,10 +128,20 @@ class AvroReader:
         return parsed
 
 
-def parsed_schema(schema: Any, references: Iterable[str] = ()) -> Any:
-    """Return a schema for fastavro, wrapped in a record.
+class ParsedSchema(NamedTuple):
+    """A schema for fastavro, as the only field of a record, ``value``."""
 
-    The record has one field, ``value``. ``references``: texts of the schemas whose names it uses. Raises fastavro's
+    parsed: Any
+    names: Mapping[str, Any]
+    """The schemas that have a name, by it."""
+    may_be_deep: bool
+    """It refers to itself, so that nothing but its bytes bounds how deep a record is nested."""
+
+
+def parsed_schema(schema: Any, references: Iterable[str] = ()) -> ParsedSchema:
+    """Return a schema for fastavro.
+
+    ``references``: texts of the schemas whose names it uses. Raises fastavro's
     errors and ValueError.
     """
     # A record's bytes are those of its fields, so the wrap changes nothing on the wire. Without it fastavro would look
@@ -126,13 +151,21 @@ def parsed_schema(schema: Any, references: Iterable[str] = ()) -> Any:
         _fastavro().parse_schema(json.loads(text), named)
     inner = json.loads(schema) if isinstance(schema, str) else schema
     wrapped = {"type": "record", "name": "StreamletOneValue", "fields": [{"name": "value", "type": inner}]}
-    return _fastavro().parse_schema(wrapped, named)
+    parsed = _fastavro().parse_schema(wrapped, named)
+    for definition in named.values():
+        _read_decimals_exactly(definition)
+    return ParsedSchema(parsed, named, refers_to_itself(named))
 
 
 def find_what_travels(found: Any, steps: PathSteps) -> Any:
     """Return what a path leads to, fit for a tuple. Raises AbsentField."""
     found = find_in_object(found, steps)
-    return found if found.__class__ in TRAVEL else in_travelling_form(found)
+    if found.__class__ in TRAVEL:
+        return found
+    try:
+        return in_travelling_form(found)
+    except RecursionError:
+        raise UnreadableData(f"{'.'.join(steps) or 'it'} is nested too deep to be a field of a tuple") from None
 
 
 def in_travelling_form(value: Any) -> Any:
@@ -148,13 +181,36 @@ def in_travelling_form(value: Any) -> Any:
     return str(value) if isinstance(value, Decimal | UUID) else value
 
 
-def _given(argument: str, schema: Any) -> Any:
+def _read_decimals_exactly(schema: Any) -> None:
+    """Let a reader round no decimal of a schema."""
+    # Rule: fastavro takes the precision for the number of digits to round to. A writer that does not keep to it loses
+    # nothing here: the number comes as it was written.
+    for part in schema if isinstance(schema, list) else ():
+        _read_decimals_exactly(part)
+    if isinstance(schema, dict):
+        if schema.get("logicalType") == "decimal" and isinstance(schema.get("precision"), int):
+            schema["precision"] = MOST_DIGITS
+        parts = [field["type"] for field in schema.get("fields", ())]
+        for part in (*parts, *(schema[key] for key in ("items", "values") if key in schema)):
+            _read_decimals_exactly(part)
+
+
+def _given(argument: str, schema: Any, *, is_readers: bool) -> ParsedSchema:
     try:
-        return parsed_schema(schema)
+        parsed = parsed_schema(deepcopy(schema))
     except Exception as error:
         raise SettingError(
             f"AvroScheme: {argument} is not an Avro schema, as text or as parsed JSON: {type(error).__name__}: {error}"
         ) from error
+    if is_readers:
+        try:
+            decode_defaults(parsed.names, _fastavro().read.LOGICAL_READERS)
+        except UnfitDefault as error:
+            raise SettingError(
+                f"AvroScheme: {argument} cannot be the reader's schema: {error}. Records without the field would have "
+                "it: give one that fits."
+            ) from error
+    return parsed
 
 
 def _fastavro() -> types.ModuleType:

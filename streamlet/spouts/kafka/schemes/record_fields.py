@@ -76,7 +76,7 @@ class RecordFields:
         self.of_key = _chosen(scheme, "key", key, "key", "key_")
         self._of_record = _parts(scheme, record)
         self._tombstones = tombstones
-        self._default = dict(default or {})
+        self._default = _defaults(scheme, default)
         self._find = find
         read = [field.name for field in (*self.of_value, *self.of_key)]
         self.outputs = (*read, *(name for name, _ in self._of_record))
@@ -205,13 +205,23 @@ def _chosen(scheme: str, argument: str, given: Paths, whole: str, prefix: str) -
     """Return the fields that a user names for key or value. Raises SettingError."""
     fields = []
     for name, path in _named(scheme, argument, given).items():
-        steps = () if path == WHOLE else tuple(path.split(".")) if isinstance(path, str) else tuple(path)
+        given_steps = path.split(".") if isinstance(path, str) else path if isinstance(path, Iterable) else [path]
+        steps = () if path == WHOLE else tuple(given_steps)
         if not all(isinstance(step, str) and step for step in steps) or not path:
             raise SettingError(f'{scheme}: {argument} holds the path {path!r}. A path is "user" or "customer.name".')
         if not isinstance(given, Mapping):
             name = whole if path == WHOLE else prefix + "_".join(steps)
         fields.append(ChosenField(name, steps))
     return tuple(fields)
+
+
+def _defaults(scheme: str, given: Any) -> dict[str, Any]:
+    try:
+        return dict(given or {})
+    except (TypeError, ValueError):
+        raise SettingError(
+            f'{scheme}: default is {given!r:.120}. It is a dict of names of fields and their values, {{"amount": 0}}.'
+        ) from None
 
 
 def _parts(scheme: str, given: Paths) -> tuple[tuple[str, str], ...]:

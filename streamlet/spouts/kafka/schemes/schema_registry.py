@@ -45,6 +45,9 @@ MOST_BYTES = 16 << 20
 
 MOST_REFERENCES = 200
 
+MOST_TIMEOUT_S = 3600
+"""Seconds that one answer may take at most."""
+
 NOT_THERE = {40401, 40402, 40403}
 """Error codes of the API for a subject, a version or a schema that does not exist."""
 
@@ -118,8 +121,12 @@ class SchemaRegistry:
             raise SettingError('SchemaRegistry: there is no url. It is such as "http://registry:8081".')
         if (user is None) != (password is None) or (user is not None and token is not None):
             raise SettingError("SchemaRegistry: give user and password together, or a token, or none of them.")
-        if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s > 0:
-            raise SettingError(f"SchemaRegistry: timeout_s is {timeout_s!r}; it is a number of seconds above 0.")
+        if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s <= MOST_TIMEOUT_S:
+            raise SettingError(
+                f"SchemaRegistry: timeout_s is {timeout_s!r}; it is a number of seconds above 0, and at most "
+                f"{MOST_TIMEOUT_S}."
+            )
+        _check_authorities(ssl_cafile)
         self._authorization = _authorization(user, password, token)
         self._ssl_cafile = ssl_cafile
         self._timeout_s = float(timeout_s)
@@ -210,8 +217,21 @@ class SchemaRegistry:
             raise SchemeNotReady(self._why)
         request = self._request = _Request(self._clock())
         name = f"schema registry, id {schema_id}"
-        threading.Thread(target=self._run, args=(request, schema_id), name=name, daemon=True).start()
+        try:
+            threading.Thread(target=self._run, args=(request, schema_id), name=name, daemon=True).start()
+        except RuntimeError as error:
+            # Rule: a request whose thread cannot start is over and counts as a failure. Kept as under way it would be
+            # waited for until the worker ends, and its error would make poison of a record that nothing is wrong with.
+            self._request = None
+            self._pause(f"schema id {schema_id}: {self} is asked again later. {error}: see how many threads run here.")
+            raise SchemeNotReady(self._why) from error
         return request
+
+    def _pause(self, why: str) -> None:
+        """Count a failure, after which nobody is asked for a while. With the lock."""
+        self._why = why
+        self._failures += 1
+        self._rests_until_s = self._clock() + PAUSES.delay(self._failures)
 
     # -- the request's thread -----------------------------------------------------------------------------------
 
@@ -229,8 +249,7 @@ class SchemaRegistry:
             self._request = None
             self._why = why
             if why:
-                self._failures += 1
-                self._rests_until_s = self._clock() + PAUSES.delay(self._failures)
+                self._pause(why)
             else:
                 self._failures = 0
             self._found_last = found is not None
@@ -352,12 +371,30 @@ def _checked(url: Any) -> str:
             "password= instead."
         )
     try:
-        usable = parts is not None and parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
+        usable = (
+            parts is not None
+            and parts.scheme in ("http", "https")
+            and parts.hostname
+            and (parts.port or 1)
+            and not (parts.query or parts.fragment)
+        )
     except ValueError:
         usable = False
     if not usable:
         raise SettingError(f'SchemaRegistry: the url is {url!r}. It is such as "http://registry:8081".')
     return str(url).rstrip("/")
+
+
+def _check_authorities(ssl_cafile: object) -> None:
+    if ssl_cafile is None:
+        return
+    try:
+        ssl.create_default_context(cafile=ssl_cafile)  # type: ignore[arg-type]  # a wrong type is told as well
+    except (OSError, TypeError, ValueError) as error:
+        raise SettingError(
+            f"SchemaRegistry: the authorities of ssl_cafile={ssl_cafile!r} cannot be read: {type(error).__name__}: "
+            f"{error}. It is a PEM file that is on every machine that runs workers."
+        ) from error
 
 
 def _authorization(user: str | None, password: str | None, token: str | None) -> dict[str, str]:

@@ -151,11 +151,23 @@ def _has_values(row: Any) -> bool:
     return True
 
 
+def made_of(scheme: Any) -> Any:
+    """Return an object of a scheme's class; anything else unchanged. Raises SettingError."""
+    # A user may give the class instead of an object: some ready schemes take no arguments.
+    if not isinstance(scheme, type):
+        return scheme
+    try:
+        return scheme()
+    except TypeError as error:
+        raise SettingError(
+            f"The scheme is the class {scheme.__name__}, which cannot be made without arguments ({error}). Give an "
+            f"object of it: scheme={scheme.__name__}(...)."
+        ) from error
+
+
 def as_scheme(scheme: Any, outputs: Any = None) -> Scheme:
     """Return a scheme for an object, a class or a plain function. Raises SettingError."""
-    # A user may give the class instead of an object: ready schemes take no arguments.
-    if isinstance(scheme, type):
-        scheme = scheme()
+    scheme = made_of(scheme)
     if hasattr(scheme, "deserialize"):
         if not getattr(scheme, "outputs", None):
             raise SettingError(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from enum import Enum, IntEnum, StrEnum
 from typing import Any
 
 import pytest
 
 from streamlet.base.errors import SettingError
-from streamlet.bolts.kafka.record_maker import RecordMaker, plain_bytes, serializer
+from streamlet.bolts.kafka.record_maker import RecordMaker, only_bytes, plain_bytes, serializer
 from streamlet.components.batch import Batch
 
 FIELDS = ["word", "count", "where"]
@@ -40,6 +41,34 @@ def test_bytes_stay_text_becomes_utf8_and_the_rest_json(value: Any, raw: bytes |
     assert plain_bytes(value) == raw
 
 
+class Colour(StrEnum):
+    RED = "röt"
+
+
+class Shade(str, Enum):  # noqa: UP042 - as users write it
+    DARK = "dark"
+
+
+class Raw(bytes): ...
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+def test_text_and_bytes_of_a_subclass_are_text_and_bytes() -> None:
+    """As JSON the key had quotes, and went to another partition than the same text of every other writer."""
+    rows = [[Colour.RED, Raw(b"x"), 0], [Shade.DARK, Colour.RED, 0], [Level.HIGH, Shade.DARK, 0]]
+    made = RecordMaker("t", key="word", value="count").make(batch(*rows))
+    assert made.keys == ["röt".encode(), b"dark", b"3"]
+    assert made.values == [b"x", "röt".encode(), b"dark"]
+    assert {type(one) for one in [*made.keys, *made.values]} == {bytes}, "the producer asks for bytes by their class"
+    assert type(only_bytes(Raw(b"x"))) is bytes
+    named = RecordMaker(None, topics="word", value="count", headers=lambda _: {Shade.DARK: Colour.RED})
+    (record,) = named.make(batch([Shade.DARK, 1, 0])).each()
+    assert (record.topic, [*record.headers]) == ("dark", [("dark", "röt".encode())])
+
+
 def test_key_and_value_are_columns_of_fields_or_of_functions() -> None:
     made = RecordMaker("t", key=lambda tup: tup.values[0].upper(), value="count").make(batch(["a", 1, 0], ["b", 2, 0]))
     assert (made.topics, made.keys, made.values, made.failed) == ("t", [b"A", b"B"], [b"1", b"2"], {})
@@ -66,6 +95,39 @@ def test_a_topic_of_each_tuple_divides_the_batch_and_none_skips() -> None:
     made = RecordMaker(None, topics="where", value="word").make(batch(*rows))
     assert [*made.shares()] == [("x", None, [0, 3]), ("y", None, [2])]
     assert str(made.failed[4]).startswith("Topic cannot be made of int 7: TypeError: the name of a topic is a text")
+
+
+def test_of_a_tuple_that_the_topic_skips_nothing_else_is_made() -> None:
+    """A key that it does not have failed a tuple that was filtered out, and on_poison="stop" ended the run by it."""
+    asked: list[Any] = []
+
+    def seen(tup: Any) -> Any:
+        asked.append(tup.values[0])
+        return tup.values[0].upper()
+
+    maker = RecordMaker(
+        None,
+        topics=lambda tup: "" if tup.values[0] == "none" else tup.values[2],
+        key=seen,
+        value="count",
+        headers=[("n", seen), ("c", "count")],
+        partition=lambda tup: len(seen(tup)),
+        timestamp=lambda tup: len(seen(tup)),
+        value_serializer=serializer("value_serializer", "json"),
+    )
+    rows = [["a", 1, "x"], [None, float("nan"), None], [None, object(), None], ["none", 1, "x"]]
+    made = maker.make(batch(*rows))
+    assert [(one.topic, one.key, one.value, one.partition) for one in made.each()] == [("x", b"A", b"1", 1)]
+    assert {*asked} == {"a"}
+    assert ([*made.failed], made.skipped) == ([3], 2)
+    by_function = RecordMaker(None, topics="where", value="word", headers=lambda tup: {tup.values[0]: None})
+    assert by_function.make(batch(["a", 1, "x"], [None, 1, None])).failed == {}
+
+
+def test_what_a_serializer_refuses_is_named_without_its_topic() -> None:
+    serialize = serializer("value_serializer", "bytes")
+    made = RecordMaker(None, topics="where", value="count", value_serializer=serialize).make(batch(["a", 3, "paid"]))
+    assert str(made.failed[0]).startswith("Value cannot be made of int 3: TypeError: it is a int")
 
 
 def test_partitions_named_by_tuples_are_lots_of_their_own() -> None:

@@ -224,6 +224,27 @@ def test_a_registry_that_sends_byte_by_byte_is_cut_off(server: RegistryServer) -
     assert patiently(lambda: registry.schema_at_hand(7)).text == '"string"'
 
 
+def test_a_request_whose_thread_cannot_start_is_made_again_later(
+    server: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was taken for one under way for ever, and the record that asked for it was poison."""
+    now = [0.0]
+    registry = SchemaRegistry(server.url, clock=lambda: now[0])
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schema_registry.threading.Thread, "start", refuse)
+        for _ in range(2):
+            with pytest.raises(SchemeNotReady, match=r"schema id 7: .* again later\. can't start new thread"):
+                registry.schema_at_hand(7)
+    with pytest.raises(SchemeNotReady):
+        registry.schema_at_hand(7)
+    now[0] += 1.0
+    assert registry.schema(7).text == '"string"'
+
+
 @pytest.mark.parametrize(
     ("given", "sent"),
     [
@@ -250,6 +271,11 @@ def test_who_asks_is_sent_and_never_shown(server: RegistryServer, given: Any, se
         ({"url": "http://h", "user": "ann", "password": "s3cret", "token": "t"}, "or a token"),
         ({"url": "http://h", "token": "s3cret\nx"}, "text without line breaks"),
         ({"url": "http://h", "timeout_s": 0}, "timeout_s is 0"),
+        ({"url": "http://h", "timeout_s": float("inf")}, "timeout_s is inf"),
+        ({"url": "http://h?x=1"}, "the url is"),
+        ({"url": "https://h", "ssl_cafile": "/no/such.pem"}, "ssl_cafile='/no/such.pem' cannot be read: FileNotFound"),
+        ({"url": "https://h", "ssl_cafile": __file__}, "cannot be read: SSLError"),
+        ({"url": "https://h", "ssl_cafile": 3}, "ssl_cafile=3 cannot be read: TypeError"),
     ],
 )
 def test_settings_of_a_registry_that_cannot_be_are_refused(given: Any, said: str) -> None:

@@ -48,6 +48,13 @@ def test_a_value_that_is_no_json_is_named_with_its_begin() -> None:
         JsonScheme(["user"]).deserialize(record(b"3"))
 
 
+def test_numbers_beyond_json_are_taken_as_floats() -> None:
+    """Python's json and others write them; `docs schemes` says so."""
+    scheme = JsonScheme(["n"])
+    for number, value in ((b"1e400", "inf"), (b"-Infinity", "-inf"), (b"NaN", "nan")):
+        assert str(scheme.deserialize(record(b'{"n": %b}' % number))) == f"[[{value}]]"
+
+
 def test_a_registrys_header_is_skipped_where_the_topic_has_one() -> None:
     scheme = JsonScheme(["user"], framed=True)
     assert scheme.deserialize(record(b'\0\0\0\0\x05{"user": "ann"}')) == [["ann"]]

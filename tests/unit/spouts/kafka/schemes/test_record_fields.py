@@ -85,6 +85,10 @@ def test_a_tombstone_is_passed_over_unless_it_is_wanted() -> None:
         ({"fields": ["a"], "record": ["ofset"]}, "record names 'ofset'. A record has topic, partition, offset"),
         ({"fields": ["a"], "default": {"b": 1}}, "default names 'b'.*: a"),
         ({"fields": []}, "has no fields"),
+        ({"fields": {"x": 5}}, "fields holds the path 5"),
+        ({"fields": ["a"], "key": {"x": None}}, "key holds the path None"),
+        ({"fields": ["a"], "default": ["a"]}, r"default is \['a'\]. It is a dict"),
+        ({"fields": ["a"], "default": 3}, "default is 3. It is a dict"),
     ],
 )
 def test_names_that_cannot_be_are_refused_at_construction(given: dict[str, Any], said: str) -> None:

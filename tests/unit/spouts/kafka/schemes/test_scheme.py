@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamlet.base.errors import SettingError
+from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
 from streamlet.spouts.kafka.schemes.scheme import (
     KeyValueScheme,
     RawScheme,
@@ -76,3 +77,14 @@ def test_a_value_that_is_not_a_scheme_is_refused() -> None:
     with pytest.raises(SettingError, match="A scheme is an object"):
         as_scheme(42)
     assert isinstance(as_scheme(RawScheme), RawScheme)
+
+
+def test_a_class_of_schemes_that_needs_arguments_is_refused_with_what_to_give() -> None:
+    class Needs(RawScheme):
+        def __init__(self, unit: str) -> None: ...
+
+    said = r"the class Needs, which cannot be made without arguments .*'unit'\)\. Give an object of it: scheme=Needs"
+    with pytest.raises(SettingError, match=said):
+        as_scheme(Needs)
+    with pytest.raises(SettingError, match=said):
+        SpoutConfig(KafkaHosts("a:1"), "t", id="i", scheme=Needs)
