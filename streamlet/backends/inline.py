@@ -23,6 +23,7 @@ from streamlet.backends.outcome import check_end, drained_failure, failed_result
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
+from streamlet.base.pools import MOST_S, STILL_S, pool_threads, wait_for_pools
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import Tuple
 from streamlet.model.plan import make_plan
@@ -83,6 +84,7 @@ class InlineBackend:
             rng=random.Random(seed),
             report=complaints.report,
             explain=complaints.explain,
+            finish_pools=partial(wait_for_pools, pool_threads(), STILL_S, MOST_S),
             wake=lambda: loop.post(lambda: None),
             overrides=request.overrides,
             tell=tell,

@@ -8,7 +8,7 @@ from streamlet.backends.contract import ComponentStatus, RunResult, RunStatus
 from streamlet.base.errors import EXIT_FAILED, StreamletError
 from streamlet.base.untracked import NOBODY_SENDS, untracked_text
 from streamlet.components.reliable_spout import ReliableSpout
-from streamlet.components.spout import Spout
+from streamlet.components.spout import Spout, hears_failures
 from streamlet.model.spec import SPOUT
 from streamlet.model.topology import TopologySpec
 
@@ -139,7 +139,7 @@ def _closing_text(raised: Sequence[str], result: RunResult) -> str | None:
     # Many components write what they have when they close. What a `cleanup` was to write is in no tree, so "all trees
     # acked" says nothing about it.
     if raised:
-        return f"closing it raised: {'; '.join(raised)}. {MISSING}"
+        return f"closing it raised: {'; '.join(text.rstrip('.') for text in raised)}. {MISSING}"
     # After Ctrl-C the user limits the time, and is only told.
     if result.unclosed and result.reason != "interrupted":
         # One that was at work on a tuple never came to its `cleanup`: more time would only prolong the wait.
@@ -259,7 +259,7 @@ def _may_still_replay(spout: type) -> bool:
     """Tell whether a spout might have sent failures again, given time."""
     if issubclass(spout, ReliableSpout):  # it has given these up
         return False
-    return issubclass(spout, Spout) and (spout.fail is not Spout.fail or spout.fail_many is not Spout.fail_many)
+    return issubclass(spout, Spout) and hears_failures(spout)
 
 
 def _row_text(row: ComponentStatus) -> str:

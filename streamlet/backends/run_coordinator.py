@@ -242,7 +242,13 @@ class RunCoordinator:
     def _hang_text(self, worker: int) -> str:
         """Return the call that a worker was last seen to hang in."""
         # Only a call on a tuple holds up others, and is ended by that setting: not a `cleanup`.
-        on_tuple = " on {}, with what waits behind it (streamlet.task.hang.action=replace ends such a call)"
+        replaces = self.request.conf["streamlet.task.hang.action"] == "replace"
+        how = (
+            "no worker is replaced while a run ends"
+            if replaces
+            else "streamlet.task.hang.action=replace ends such a call"
+        )
+        on_tuple = f" on {{}}, with what waits behind it ({how})"
         return "".join(
             f": it had been in {row['call']} of {row['component']} (task {row['task']}) for "
             f"{row['seconds']:.0f} s{on_tuple.format(row['tuple']) if row['tuple'] else ''}"
@@ -681,8 +687,8 @@ class RunCoordinator:
         page = self.pages.pop(worker, None)
         kept = UntrackedCounts(len(self.plan.tasks), page) if page is not None and writer_of(page) else None
         counts = kept.look() if kept is not None else None
-        if kept is not None and (given_up := kept.look_at_given_up()):
-            numbers.gave_up(worker, given_up)
+        if kept is not None:
+            numbers.ended_with(worker, kept.look_at_given_up(), kept.look_at_lost())
         if not self.supervisor.workers[worker].stopped:  # one that has closed in order has told what it left
             self._note_losses(numbers.losses.died(worker, epoch, counts, self._living(), ends))
         if ends:

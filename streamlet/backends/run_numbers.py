@@ -9,6 +9,7 @@ from typing import Any
 
 from streamlet.backends.partition_rows import PartitionRows
 from streamlet.backends.untracked_losses import UntrackedLosses
+from streamlet.components.spout import Spout, hears_failures
 from streamlet.model.plan import Plan
 from streamlet.runtime.tasks.task_stats import GAUGES, TaskStats, component_rows, merged
 from streamlet.runtime.tasks.untracked_counts import Counted
@@ -37,13 +38,14 @@ class RunNumbers:
         self.losses.heard(worker, Counted(*map(dict, (beat.done, beat.emitted, beat.handed))), beat.sent)
         self.partitions.heard(worker, beat.partitions)
 
-    def gave_up(self, worker: int, counts: Mapping[int, int]) -> None:
-        """Take the numbers that a dead worker's tasks had given up."""
+    def ended_with(self, worker: int, given_up: Mapping[int, int], lost: Mapping[int, int]) -> None:
+        """Take what a dead worker's tasks had given up and lost."""
         beat = self.beats.get(worker, Beat({}, [], 0, 0))
         tasks = dict(beat.tasks)
-        for task_id, count in counts.items():
-            known = tasks.get(task_id) or TaskStats().snapshot()
-            tasks[task_id] = {**known, "given_up": max(count, known["given_up"])}
+        for name, counts in (("given_up", given_up), ("lost", lost)):
+            for task_id, count in counts.items():
+                known = tasks.get(task_id) or TaskStats().snapshot()
+                tasks[task_id] = {**known, name: max(count, known[name])}
         self.beats[worker] = dataclasses.replace(beat, tasks=tasks)
 
     def are_known_of(self, worker: int) -> bool:
@@ -60,6 +62,8 @@ class RunNumbers:
             # What its components reported may be of a state that is gone with it.
             gone = dict.fromkeys(("unreplayed", "open", *GAUGES), 0)
             name, last = self._component_of(task_id), {**snapshot, **gone, "metrics": {}}
+            if self._is_deaf(name):  # its failures are final, and its replacement sends none of them again
+                last["given_up"] = max(snapshot["given_up"], snapshot["unreplayed"])
             # One sum and no list: a worker may be replaced any number of times.
             self._ended[name] = merged(self._ended[name], last) if name in self._ended else last
 
@@ -75,6 +79,10 @@ class RunNumbers:
         for row in rows:
             row["lost"] += lost[row["name"]]
         return rows
+
+    def _is_deaf(self, component: str) -> bool:
+        cls = self._plan.topology.component(component).cls
+        return issubclass(cls, Spout) and not hears_failures(cls)
 
     def open_trees(self, ended: bool) -> int:
         """Count open trees; ``ended``: those that the run leaves."""

@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import thread
 from typing import Any
+
+STILL_S = 1.0
+"""Seconds without a call that begins after which the end of a run waits for pools no longer ..."""
+
+MOST_S = 3.0
+"""Seconds of the longest such wait: less than a close may take after Ctrl-C."""
 
 LOOK_S = 0.02
 """Seconds between two looks at the calls that wait."""
@@ -28,9 +34,29 @@ def is_pools() -> bool:
     return runs is not None and getattr(threading.current_thread(), "_target", None) is runs
 
 
-def waiting_calls() -> int:
-    """Return how many calls pools have been given and not begun."""
-    return sum(queue.qsize() for queue in {id(queue): queue for queue in [*_queues().values()]}.values())
+def waiting_calls(but: Collection[threading.Thread] = ()) -> int:
+    """Return how many calls pools have been given and not begun. ``but``: threads of pools that do not count."""
+    found = {id(queue): queue for one, queue in [*_queues().items()] if one not in but}
+    return sum(queue.qsize() for queue in found.values())
+
+
+def pool_threads() -> frozenset[threading.Thread]:
+    """Return the threads of all pools there are."""
+    return frozenset([*_queues()])
+
+
+def wait_for_pools(but: Collection[threading.Thread], still_s: float, most_s: float) -> int:
+    """Wait until pools have begun all their calls; return how many they have not. They go on.
+
+    ``but``: threads of pools that are another's. Waits ``still_s`` while no call begins, ``most_s`` at most.
+    """
+    began = changed = time.monotonic()
+    left = waiting_calls(but)
+    while left and (now := time.monotonic()) - began < most_s and now - changed < still_s:
+        time.sleep(LOOK_S)
+        if (seen := waiting_calls(but)) < left:
+            left, changed = seen, time.monotonic()
+    return left
 
 
 def finish_pools(still_s: float, most_s: float) -> int:

@@ -331,3 +331,8 @@ class Spout(Component):
         own = cast(SpoutPort, port)
         vars(self).update(emit=port.emit, emit_many=own.emit_many, emit_each=own.emit_each, room=own.room)
         vars(self).update(report_metric=port.report_metric)
+
+
+def hears_failures(spout: type[Spout]) -> bool:
+    """Tell whether a spout hears of failures, and may replay."""
+    return spout.fail is not Spout.fail or spout.fail_many is not Spout.fail_many

@@ -111,6 +111,14 @@ def test_emits_of_a_pool_that_come_after_the_end_are_told_and_lost(workers: int,
     assert any("that it emitted on threads of its own were refused" in text for text in watcher.texts)
 
 
+def test_emits_of_a_pool_that_come_after_an_inline_run_are_lost_too(tmp_path: Path) -> None:
+    """But for those of the calls under way when the last one had begun."""
+    with pytest.raises(StreamletError, match="untracked tuples were lost") as caught:
+        ran(tmp_path, "inline", 1, "AckingUnanchored", **{**TRACKED, "at_once.secs": 0.002})
+    work = caught.value.result.components["work"]
+    assert 990 <= work.emitted + work.lost <= 1000 and work.lost > 0
+
+
 @in_processes
 def test_calls_that_a_pool_was_given_are_made_before_a_worker_ends(workers: int, tmp_path: Path) -> None:
     """As in any program of Python's; they were dropped, with status 0."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.backends.contract import RunRequest, Stop
+from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.outcome import TreesFailed, TuplesLeft
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
@@ -17,8 +17,9 @@ pytestmark = pytest.mark.faults
 
 TOPOLOGY = """
 import os, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from streamlet import Bolt, ReliableSpout, Topology
+from streamlet import Bolt, ReliableSpout, Spout, Topology
 
 NOTES = Path("FOLDER")
 
@@ -40,6 +41,17 @@ class Numbers(ReliableSpout):
     def caught_up(self):
         return not self.left and not self.has_unfinished()
 
+class Plain(Spout):
+    # It hears of nothing that fails.
+    outputs = ["n"]
+    initialize = Numbers.initialize
+    def next_tuple(self):
+        if self.left and (self.left[0] != "deadly" or (NOTES / "refused").read_text().split()[2:] == ["5"]):
+            n = self.left.pop(0)
+            self.emit([n], tup_id=n)
+    def caught_up(self):
+        return not self.left
+
 class Refuses(Bolt):
     def process(self, tup):
         if tup.values[0] == "deadly":
@@ -49,25 +61,60 @@ class Refuses(Bolt):
             note("refused", tup.values[0])
             raise ValueError("odd")
 
+class Pooled(Refuses):
+    # Its pool emits for tuples that are acked already, and is refused.
+    outputs = ["n"]
+    def initialize(self, conf, context):
+        self.pool = ThreadPoolExecutor(2)
+    def process(self, tup):
+        if tup.values[0] == "deadly":
+            self.pool.shutdown()
+            super().process(tup)
+        self.pool.submit(self.send, tup)
+    def send(self, tup):
+        time.sleep(0.05)
+        try:
+            self.emit(tup.values, anchors=[tup])
+        except ValueError:
+            note("refused", tup.values[0])
+            raise
+
 class Made(Topology):
     config = {"topology.acker.executors": ACKERS, "streamlet.worker.heartbeat.secs": 5,
               "streamlet.worker.timeout.secs": 20}
-    numbers = Numbers.spec()
-    refuses = Refuses.spec(inputs=[numbers])
+    numbers = SPOUT.spec()
+    refuses = BOLT.spec(inputs=[numbers])
 """
 
 
-@pytest.mark.parametrize("tracked", [True, False], ids=["tracked", "untracked"])
-def test_tuples_given_up_just_before_a_death_are_in_the_result(tracked: bool, tmp_path: Path) -> None:
-    """Status 0 and none given up was the end of a run whose spout and bolt died together."""
-    file = tmp_path / f"gives_up_{int(tracked)}.py"
-    file.write_text(TOPOLOGY.replace("FOLDER", str(tmp_path)).replace("ACKERS", str(int(tracked))))
+def result_of(folder: Path, name: str, acker: int, spout: str = "Numbers", bolt: str = "Refuses") -> RunResult:
+    """Run the topology to its end, which is no good one; return its numbers."""
+    file = folder / f"{name}.py"
+    text = TOPOLOGY.replace("FOLDER", str(folder)).replace("ACKERS", str(acker))
+    file.write_text(text.replace("SPOUT", spout).replace("BOLT", bolt))
     topology = load_topology(file, "Made")
     conf = resolve(topology.config, {"streamlet.until.caught.up": True})
     request = RunRequest(topology, conf, file=file, attribute="Made", workers=1, until_caught_up=True)
     with pytest.raises((TreesFailed, TuplesLeft)) as caught:
         ProcessesBackend().run(request, Watcher(), Stop())
-    assert (tmp_path / "died").exists() and caught.value.result is not None
+    assert (folder / "died").exists() and caught.value.result is not None
+    return caught.value.result
+
+
+@pytest.mark.parametrize("tracked", [True, False], ids=["tracked", "untracked"])
+def test_tuples_given_up_just_before_a_death_are_in_the_result(tracked: bool, tmp_path: Path) -> None:
+    """Status 0 and none given up was the end of a run whose spout and bolt died together."""
+    result = result_of(tmp_path, f"gives_up_{int(tracked)}", int(tracked))
     who, notes = ("numbers", "given_up") if tracked else ("refuses", "refused")
     assert (tmp_path / notes).read_text().split() == ["1", "3", "5"]
-    assert caught.value.result.components[who].given_up == 3
+    assert result.components[who].given_up == 3
+
+
+def test_failures_that_a_spout_does_not_hear_of_outlive_its_worker(tmp_path: Path) -> None:
+    assert result_of(tmp_path, "plain", 1, "Plain").components["numbers"].given_up == 3
+
+
+def test_refused_emits_of_a_pool_outlive_their_worker(tmp_path: Path) -> None:
+    result = result_of(tmp_path, "pooled", 1, bolt="Pooled")
+    refused = (tmp_path / "refused").read_text().split()
+    assert len(refused) == 5 and result.components["refuses"].given_up == 5

@@ -12,7 +12,7 @@ from typing import Any
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError, hurts_one_tuple
-from streamlet.components.spout import FailReason, FailureCause
+from streamlet.components.spout import FailReason, FailureCause, hears_failures
 from streamlet.model.plan import Plan
 from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.runtime.tasks.failure_causes import FailureCauses
@@ -45,9 +45,9 @@ class Ledgers:
         outgoing: Callable[[int], Outgoing],
         in_hand: InHand,
         causes: FailureCauses | None = None,
-        given_up: Callable[[int, int], None] = lambda task_id, count: None,
+        final: Callable[[int, int, int], None] = lambda task_id, given_up, lost: None,
     ) -> None:
-        """Begin without spouts. ``given_up`` takes a spout's task, and how many messages it has given up."""
+        """Begin without spouts. ``final`` takes a spout's task, and how many messages it has given up and lost."""
         self.spouts: dict[int, SpoutTask] = {}
         self.retires = False
         """Whether a spout that raises is retired, and the turn goes on: then ``failure`` must be looked at after it."""
@@ -60,7 +60,7 @@ class Ledgers:
         self._causes = FailureCauses() if causes is None else causes
         self._outgoing = outgoing
         self._in_hand = in_hand
-        self._given_up = given_up
+        self._final = final
         self._worker_of: Mapping[int, int] = {task.task_id: task.worker for task in plan.spout_tasks}
         owners = list(self._worker_of)
         self._sole_owner = owners[0] if len(owners) == 1 else None
@@ -123,18 +123,24 @@ class Ledgers:
                 if root in causes:
                     outgoing.causes[root] = causes[root]
         for spout in told.values():
-            self._note_given_up(spout)
+            self.note_final(spout)
 
     def tell_failures(self, spout: SpoutTask, act: Callable[[], Any]) -> Any:
         """Make a call that tells a spout of failures."""
         told = self.guard(spout, "fail", act)
-        self._note_given_up(spout)
+        self.note_final(spout)
         return told
 
-    def _note_given_up(self, spout: SpoutTask) -> None:
+    def note_final(self, spout: SpoutTask) -> None:
+        """Note a spout's final numbers where they outlive this process."""
         # Rule: noted when its spout has been told, and not by the next heartbeat. Its worker may die before: nobody
         # would hear of it, and a run that has lost tuples would end with status 0.
-        self._given_up(spout.task_id, self.guard(spout, "given_up_count", spout.spout.given_up_count))
+        given_up = self.guard(spout, "given_up_count", spout.spout.given_up_count)
+        lost = spout.too_large + self.guard(spout, "lost_count", spout.spout.lost_count)
+        # Of a spout that cannot replay each failure is final.
+        self._final(
+            spout.task_id, max(given_up, 0 if hears_failures(type(spout.spout)) else spout.stats.unreplayed), lost
+        )
 
     def apply_crashes(self, roots: list[int], how: str, component: str) -> None:
         """Fail the trees of spouts here whose tuples a worker died of; the others' workers hear of it themselves."""

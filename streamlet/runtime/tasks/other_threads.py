@@ -108,6 +108,8 @@ class TaskCalls:
     def __init__(self, others: OtherThreads, component: str) -> None:
         self.note_untracked: Callable[[int], None] = lambda count: None
         """Takes how many untracked rows wait here, when it changes. Called under ``OtherThreads.changed``."""
+        self.note_gone: Callable[[int], None] = lambda count: None
+        """Takes how many rows were refused for good and are counted nowhere else, when it changes. As above."""
         self.here = others.here
         self._others = others
         self._component = component
@@ -194,14 +196,23 @@ class TaskCalls:
             before = self._refused.get(kind)
             gone = (before.gone if before else 0) + (0 if answered else rows)
             self._refused[kind] = RefusedEmits(kind, (before.rows if before else 0) + rows, gone, error)
+            self.note_gone(sum(each.gone for each in self._refused.values()))
 
     def take_refused(self) -> list[RefusedEmits]:
-        """Return newly refused emits, one entry a kind of error."""
+        """Return newly refused emits, one entry a kind of error.
+
+        Call ``note_refused_taken`` when they are counted.
+        """
         if not self._refused:
             return []
         with self._others.changed:
             taken, self._refused = self._refused, {}
         return [*taken.values()]
+
+    def note_refused_taken(self) -> None:
+        """Note that what ``take_refused`` returned is counted elsewhere."""
+        with self._others.changed:
+            self.note_gone(sum(each.gone for each in self._refused.values()))
 
     @property
     def is_full(self) -> bool:

@@ -1,18 +1,20 @@
-"""The untracked tuples of one worker, by task, in memory that outlives its process; and what its tasks gave up.
+"""The untracked tuples of one worker, by task, in memory that outlives its process; and what its tasks lost.
 
 Behind the page of ``in_hand`` in the same file: for each task of the run how many tuples this worker has worked off as
 that task, how many it has emitted to that task, how many its own threads have handed over that are not emitted yet, and
-how many the task has given up. What a dead worker took along is what went to it less what it had worked off, and what
-it emitted less what others had read (``backends.untracked_losses``). Pure: a buffer in, numbers out.
+what the task has given up and lost, and how many emits of its threads were refused that are not counted there yet. What
+a dead worker took along is what went to it less what it had worked off, and what it emitted less what others had read
+(``backends.untracked_losses``). Pure: a buffer in, numbers out.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 from streamlet.runtime.tasks.in_hand import PAGE_BYTES
 
-_COLUMNS = 4
+_COLUMNS = 6
 
 
 class Counted(NamedTuple):
@@ -29,22 +31,26 @@ def page_size(tasks: int) -> int:
 
 
 class UntrackedCounts:
-    """Four numbers a task, at its id less 1. Each is changed by one thread at a time, and read by any."""
+    """Six numbers a task, at its id less 1. Each is changed by one thread at a time, and read by any."""
 
     def __init__(self, tasks: int, page: Any = None) -> None:
         """Take the memory behind a page; without one, memory of this process."""
         room = bytearray(8 * _COLUMNS * tasks) if page is None else memoryview(page)[PAGE_BYTES : page_size(tasks)]
         words = memoryview(room).cast("Q")
         columns = [words[at * tasks : (at + 1) * tasks] for at in range(_COLUMNS)]
-        self.done, self.emitted, self.handed, self.given_up = columns
+        self.done, self.emitted, self.handed, self.given_up, self.lost, self.refused = columns
 
     def look(self) -> Counted:
         """Return the numbers of untracked tuples as they are. Any thread."""
         return Counted(*map(_by_task, (self.done, self.emitted, self.handed)))
 
     def look_at_given_up(self) -> dict[int, int]:
-        """Return what each task has given up, zeros left out."""
-        return _by_task(self.given_up)
+        """Return what each task has given up, refused emits among it; zeros left out."""
+        return dict(Counter(_by_task(self.given_up)) + Counter(_by_task(self.refused)))
+
+    def look_at_lost(self) -> dict[int, int]:
+        """Return what each task knows to be lost, zeros left out."""
+        return _by_task(self.lost)
 
 
 def _by_task(column: memoryview) -> dict[int, int]:

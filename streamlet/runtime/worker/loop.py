@@ -111,17 +111,18 @@ def _emit_after_close(live: LiveTask, emit: Callable[..., Any], *args: Any, **mo
 
 def _calls_not_made(calls: int) -> ComponentFailed:
     return ComponentFailed(
-        f"{calls:,} call(s) that components had given to a thread pool had not begun at the end, and were not made. A "
-        "run waits for tuples that are not acked: set auto_ack = False and ack when such a call is done, or wait for "
-        "the pool in cleanup."
+        f"{calls:,} call(s) that components had given to a thread pool had not begun at the end, and the run waits for "
+        "them no longer. It waits for tuples that are not acked: set auto_ack = False and ack when such a call is "
+        "done, or wait for the pool in cleanup."
     )
 
 
-def _too_large_error(component: str, stream: str) -> StreamletError:
+def _too_large_error(component: str, stream: str, *, untracked: bool) -> StreamletError:
+    follows = "nobody sends it again, for it is not tracked" if untracked else "its tree has failed"
     return ValueCannotTravel(
         f"{component} emitted a tuple on stream {stream!r} that is larger than the {MAX_DATA_FRAME >> 20} MiB which "
-        "may travel to another worker at once. It was not sent, and its tree has failed. Emit the name of where the "
-        "data lies, or its parts as tuples of their own."
+        f"may travel to another worker at once. It was not sent, and {follows}. Emit the name of where the data lies, "
+        "or its parts as tuples of their own."
     )
 
 
@@ -162,7 +163,7 @@ class WorkerLoop:
             to,
             shared.in_hand,
             shared.causes,
-            lambda task_id, count: self.untracked.given_up.__setitem__(task_id - 1, count),
+            self._note_final_of_spout,
         )
         self.spouts = self.ledgers.spouts
         bolts = [task for task in shared.plan.bolt_tasks if task.worker == shared.worker]
@@ -205,7 +206,7 @@ class WorkerLoop:
         """Whether the last turn has left nothing to do before a timer, a spout or another worker brings something."""
         self.timers = Timers()
         self._held_watch: HeldWatch | None = None
-        self._thread_watch = ThreadWatch(shared.tell)
+        self._thread_watch = ThreadWatch(shared.tell, self._note_final)
         self.wakeups = SpoutWakeups(
             self.selector,
             lambda spout: self.ledgers.guard(spout, "fileno", spout.spout.fileno),
@@ -237,6 +238,7 @@ class WorkerLoop:
             try:
                 live = self.tasks[task.task_id] = build_task(self.shared, task, self.other_threads)
                 live.run.calls.note_untracked = partial(self.untracked.handed.__setitem__, task.task_id - 1)
+                live.run.calls.note_gone = partial(self.untracked.refused.__setitem__, task.task_id - 1)
                 self.shared.built(live)
                 where = "initialize"
                 self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
@@ -692,9 +694,18 @@ class WorkerLoop:
             # Rule: noted after what it has emitted for them. A worker that is killed in between seems to have taken
             # along tuples that were done. The other way round, lost ones would seem done, and nobody would hear of it.
             self.untracked.done[live.plan.task_id - 1] = live.run.untracked_done
-            self.untracked.given_up[live.plan.task_id - 1] = live.run.stats.given_up
+            self._note_final(live)
         if live.run.calls.used:
             live.run.calls.note_taken()
+
+    def _note_final(self, live: LiveTask) -> None:
+        """Note a bolt's final numbers where they outlive this process."""
+        if isinstance(live.run, BoltTask):
+            at = live.plan.task_id - 1
+            self.untracked.given_up[at], self.untracked.lost[at] = live.run.stats.given_up, live.run.stats.lost
+
+    def _note_final_of_spout(self, task_id: int, given_up: int, lost: int) -> None:
+        self.untracked.given_up[task_id - 1], self.untracked.lost[task_id - 1] = given_up, lost
 
     def _ask_spouts(self, now: float) -> bool:
         """Ask each spout for tuples; return whether one should be asked again at once."""
@@ -893,14 +904,18 @@ class WorkerLoop:
         """Fail the trees of tuples that no frame can hold. The link lives on, and the user reads who emitted them."""
         for run in runs:
             component = self.plan.tasks[run.source - 1].component
-            self.shared.report(component, run.source, _too_large_error(component, run.stream), None, None)
+            live, gone = self.tasks[run.source], run.untracked_count
+            error = _too_large_error(component, run.stream, untracked=gone > 0)
+            self.shared.report(component, run.source, error, None, None)
             self.ledgers.drop(run)
-            sender, gone = self.tasks[run.source].run, run.untracked_count
-            self.untracked.emitted[run.target - 1] -= gone
-            if isinstance(sender, SpoutTask):
-                sender.too_large += gone
+            # Counted as lost before it is counted as sent no more: a death in between would find it nowhere.
+            if isinstance(live.run, SpoutTask):
+                live.run.too_large += gone
+                self.ledgers.note_final(live.run)
             else:
-                sender.stats.lost += gone
+                live.run.stats.lost += gone
+                self._note_final(live)
+            self.untracked.emitted[run.target - 1] -= gone
 
     def _sleep(self) -> float:
         self.wakeups.watch()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from streamlet.base.errors import text_of
@@ -22,8 +22,10 @@ TELL_AGAIN = 10
 class ThreadWatch:
     """Tells what no thread's caller may read: emits that were refused, and work that no run waits for."""
 
-    def __init__(self, tell: TellOfTask) -> None:
+    def __init__(self, tell: TellOfTask, counted: Callable[[LiveTask], None] = lambda live: None) -> None:
+        """Begin. ``counted`` is called for a task when its refused emits are in its counters."""
         self._tell = tell
+        self._counted = counted
         self._warned: set[int] = set()
         """Tasks that were told to settle their tuples by hand."""
         self._rows: dict[tuple[int, str], int] = {}
@@ -41,7 +43,8 @@ class ThreadWatch:
         bolt = live.component if isinstance(live.component, Bolt) else None
         if bolt is not None and live.run.calls.emitted and bolt.auto_ack and not bolt.answers_for_untracked:
             self._warn(live)
-        for refused in live.run.calls.take_refused():
+        taken = live.run.calls.take_refused()
+        for refused in taken:
             if bolt is None:
                 if refused.kind != ENDED:  # that is how a spout's thread learns of the end
                     self._tell_refused(live, refused)
@@ -52,6 +55,9 @@ class ThreadWatch:
                 self._tell_refused(live, refused)
             elif not bolt.answers_for_untracked:  # one that does has failed the tuple of the call
                 cast(BoltTask, live.run).give_up_refused(refused)
+        if taken:
+            self._counted(live)
+            live.run.calls.note_refused_taken()
 
     def _warn(self, live: LiveTask) -> None:
         if live.plan.task_id in self._warned:

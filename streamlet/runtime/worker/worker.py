@@ -30,7 +30,7 @@ from streamlet.base.clock import SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
 from streamlet.base.log_line import LogLine
-from streamlet.base.pools import finish_pools
+from streamlet.base.pools import MOST_S, STILL_S, finish_pools
 from streamlet.base.termination_signals import TERMINATION_SIGNALS, let_in
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import Tuple
@@ -81,12 +81,6 @@ GAP_S = 2.0
 
 LAST_PRINTS_S = 0.3
 """Seconds that what functions of `atexit` print may take."""
-
-POOLS_STILL_S = 1.0
-"""Seconds without the end of a call after which a closing worker waits for thread pools no longer ..."""
-
-POOLS_S = 3.0
-"""Seconds of the longest such wait: less than a close may take after Ctrl-C."""
 
 PARENT_ENDS_S = 1.0
 """Seconds between the end of a killed coordinator's channels and its own."""
@@ -750,7 +744,7 @@ def main() -> None:
     os.set_inheritable(descriptor, False)  # as every descriptor but one that was passed on is already
     channel = ControlChannel.inherited(socket.socket(fileno=descriptor))
     # As the interpreter does where a program ends by itself: a pool's calls are made.
-    status = serve(channel, at_end=finish_printing, at_close=lambda: finish_pools(POOLS_STILL_S, POOLS_S))
+    status = serve(channel, at_end=finish_printing, at_close=lambda: finish_pools(STILL_S, MOST_S))
     channel.close()
     # What libraries and the user's modules left to be done at exit. Not by returning: the interpreter would then wait
     # for all threads of libraries. The coordinator ends a worker that takes too long.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamlet import Bolt, ReliableSpout, Topology
+from streamlet import Bolt, ReliableSpout, Spout, Topology
 from streamlet.backends.run_numbers import RunNumbers
 from streamlet.model.plan import make_plan
 from streamlet.runtime.tasks.task_stats import TaskStats
@@ -77,3 +77,27 @@ def test_a_hanging_call_is_named_with_its_worker_and_component(numbers: RunNumbe
     numbers.heard(1, Beat({}, [], 0, 0, hanging=[{"task": 2, "call": "process", "seconds": 4.0, "tuple": "[1]"}]))
     (found,) = numbers.hanging()
     assert (found["worker"], found["component"], found["call"]) == (1, "keep", "process")
+
+
+def test_what_outlived_a_dead_worker_stands_in_its_rows_and_is_counted_once(numbers: RunNumbers) -> None:
+    numbers.heard(0, Beat({1: snapshot(emitted=20, given_up=2)}, [], 0, 0))
+    numbers.ended_with(0, {1: 3, 3: 4}, {3: 1})
+    numbers.ended_with(1, {}, {2: 2})  # before its first heartbeat
+    for _ in range(2):
+        assert [row(numbers, name)["given_up"] for name in ("numbers", "keep")] == [3, 4]
+        assert row(numbers, "keep")["lost"] == 3
+        numbers.replaced(0)
+        numbers.replaced(1)
+
+
+def test_failures_that_nobody_hears_of_are_final_when_their_worker_dies() -> None:
+    class Deaf(Spout):
+        outputs = ["n"]
+
+    class Made(Topology):
+        numbers = Deaf.spec()
+
+    made = RunNumbers(make_plan(Made.__topology__, 1))
+    made.heard(0, Beat({1: snapshot(unreplayed=2)}, [], 0, 0))
+    made.replaced(0)
+    assert row(made, "numbers")["given_up"] == 2

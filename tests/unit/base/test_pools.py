@@ -8,7 +8,7 @@ import sys
 BEGIN = """
 import threading, time
 from concurrent.futures import ThreadPoolExecutor
-from streamlet.base.pools import finish_pools, is_pools, waiting_calls
+from streamlet.base.pools import finish_pools, is_pools, pool_threads, wait_for_pools, waiting_calls
 pool = ThreadPoolExecutor(2)
 done = []
 def work(n):
@@ -65,3 +65,13 @@ print(finish_pools(60, 0.3) > 1000, waiting_calls() > 1000, flush=True)
 os._exit(0)
 """
     assert said(program) == "True True"
+
+
+def test_pools_that_go_on_are_waited_for_until_their_last_call_has_begun() -> None:
+    program = "for n in range(50): pool.submit(work, n)\nprint(wait_for_pools((), 5, 60), len(done) >= 47)\n"
+    assert said(program + "print(pool.submit(lambda: 'goes on').result())") == "0 True\ngoes on"
+
+
+def test_pools_that_were_there_before_are_not_waited_for() -> None:
+    program = "for n in range(500): pool.submit(work, n)\nprint(wait_for_pools(pool_threads(), 5, 60), len(done) < 400)"
+    assert said(program) == "0 True"

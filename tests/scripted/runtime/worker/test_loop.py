@@ -440,6 +440,24 @@ def test_a_tuple_too_large_for_a_frame_fails_its_tree_and_no_link(monkeypatch: p
         assert one.spout.heard == [("fail", 1)] and one.loop.ledgers.pending() == 2
         (error,) = one.reported
         assert isinstance(error, ValueCannotTravel) and "numbers emitted" in error.message
+        assert "its tree has failed" in error.message and one.loop.untracked.look_at_lost() == {}
+
+
+def test_an_untracked_tuple_too_large_for_a_frame_is_lost_by_its_emitter_in_memory_that_outlives_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Known to a heartbeat alone, it was forgotten with its worker."""
+    monkeypatch.setattr(links_module, "data_payloads", lambda outgoing: data_payloads(outgoing, 1000))
+    links = SocketLinks(lambda *lost: None, lambda incoming: None)
+    ours, theirs = socket.socketpair()
+    with theirs, rig(0, links, topology__acker__executors=0) as one:
+        key, hello = b"k" * 32, Hello(DATA, b"r" * 16, 0, 1, 1, 1)
+        links.add(Secured(ours, hello, FrameWriter(key), FrameReader(key, 1000)), 1, 1)
+        one.spout.todo = ["x" * 2000]
+        one.loop.turn()
+        (error,) = one.reported
+        assert "nobody sends it again" in error.message and "its tree" not in error.message
+        assert one.loop.untracked.look_at_lost() == {SPOUT: 1}
 
 
 def test_a_spout_hears_why_its_trees_failed() -> None:

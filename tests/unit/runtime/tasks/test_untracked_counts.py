@@ -10,15 +10,23 @@ def test_each_task_has_its_own_numbers_and_the_page_before_them_is_left_alone() 
     page = bytearray(page_size(3))
     InHand(page).note_call(2, "process_tick", 1.0)
     counts = UntrackedCounts(3, page)
-    for column, first in ((counts.done, 1), (counts.emitted, 4), (counts.handed, 7), (counts.given_up, 10)):
+    for column, first in (
+        (counts.done, 1),
+        (counts.emitted, 4),
+        (counts.handed, 7),
+        (counts.given_up, 10),
+        (counts.lost, 13),
+    ):
         for at in range(3):
             column[at] += first + at
     found = UntrackedCounts(3, page).look()
     assert found == ({1: 1, 2: 2, 3: 3}, {1: 4, 2: 5, 3: 6}, {1: 7, 2: 8, 3: 9})
-    assert UntrackedCounts(3, page).look_at_given_up() == {1: 10, 2: 11, 3: 12}
+    counts.refused[1] = 5
+    assert UntrackedCounts(3, page).look_at_given_up() == {1: 10, 2: 16, 3: 12}, "refused emits among them"
+    assert UntrackedCounts(3, page).look_at_lost() == {1: 13, 2: 14, 3: 15}
     held = holding(page)
     assert held is not None and (held.task, held.call) == (2, "process_tick")
-    assert len(page) == PAGE_BYTES + 12 * 8
+    assert len(page) == PAGE_BYTES + 18 * 8
 
 
 def test_without_a_page_they_are_kept_by_the_process_and_zeros_are_not_told() -> None:

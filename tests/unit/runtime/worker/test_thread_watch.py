@@ -27,6 +27,9 @@ class Calls:
         self.used = self.emitted = True
         self.refused: list[RefusedEmits] = []
 
+    def note_refused_taken(self) -> None:
+        pass
+
     def take_refused(self) -> list[RefusedEmits]:
         taken, self.refused = self.refused, []
         return taken
