@@ -52,7 +52,41 @@ class Plain(Spout):
     def caught_up(self):
         return not self.left
 
+class Dying(Spout):
+    # Dies in the middle of a call, when some of its emits have returned, one by one and as a list.
+    outputs = ["n"]
+    initialize = Numbers.initialize
+    def next_tuple(self):
+        if not self.left:
+            return
+        for n in range(4):
+            self.emit([n])
+        self.emit_many([[4], [5], [6]])
+        note("died", "")
+        os._exit(7)
+    def caught_up(self):
+        return not self.left
+
+class Ticking(Bolt):
+    # Dies in the middle of a tick.
+    outputs = ["n"]
+    config = {"topology.tick.tuple.freq.secs": 0.2}
+    def process(self, tup):
+        pass
+    def process_tick(self, tup):
+        if not (NOTES / "died").exists():
+            for n in range(7):
+                self.emit([n])
+            note("died", "")
+            os._exit(7)
+
+class Counts(Bolt):
+    outputs = ["n"]
+    def process(self, tup):
+        note("arrived", tup.values[0])
+
 class Refuses(Bolt):
+    outputs = ["n"]
     def process(self, tup):
         if tup.values[0] == "deadly":
             note("died", "")
@@ -63,7 +97,6 @@ class Refuses(Bolt):
 
 class Pooled(Refuses):
     # Its pool emits for tuples that are acked already, and is refused.
-    outputs = ["n"]
     def initialize(self, conf, context):
         self.pool = ThreadPoolExecutor(2)
     def process(self, tup):
@@ -84,6 +117,7 @@ class Made(Topology):
               "streamlet.worker.timeout.secs": 20}
     numbers = SPOUT.spec()
     refuses = BOLT.spec(inputs=[numbers])
+    counts = Counts.spec(inputs=[refuses])
 """
 
 
@@ -118,3 +152,12 @@ def test_refused_emits_of_a_pool_outlive_their_worker(tmp_path: Path) -> None:
     result = result_of(tmp_path, "pooled", 1, bolt="Pooled")
     refused = (tmp_path / "refused").read_text().split()
     assert len(refused) == 5 and result.components["refuses"].given_up == 5
+
+
+@pytest.mark.parametrize(("spout", "bolt", "who"), [("Dying", "Counts", "numbers"), ("Numbers", "Ticking", "refuses")])
+def test_untracked_emits_of_a_call_in_which_the_worker_dies_are_lost_to_the_last(
+    spout: str, bolt: str, who: str, tmp_path: Path
+) -> None:
+    """They had returned, and the loop had not collected them: nobody counted them."""
+    result = result_of(tmp_path, f"dies_in_{bolt.lower()}", 0, spout, bolt)
+    assert not (tmp_path / "arrived").exists() and result.components[who].lost == 7

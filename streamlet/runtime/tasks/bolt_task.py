@@ -137,6 +137,11 @@ class BoltTask:
         """Rows in the outboxes minus emits: an emit has a row for each reader, and none where nobody reads."""
         self.held = HeldTuples(self._forgotten)
         self._untracked_taken = 0
+        self.unsent = 0
+        """Untracked rows in the outboxes that no tuple in hand stands for."""
+        self._counts_unsent = True
+        self.note_unsent: Callable[[int], None] = lambda rows: None
+        """Takes ``unsent``, when it changes."""
         """Untracked tuples that ``execute`` has been given and is through with."""
         self._resting = set() if resting is None else resting
         self.ended_run = False
@@ -301,10 +306,13 @@ class BoltTask:
             return
         # The rows of each receiver are one block, with one edge.
         for box, select in routes.shares(columns):
+            some = columns.select(select)
+            if not tracked:
+                self._note_unsent(len(some))
             edge = self.getrandbits(64) if tracked else 0
             for anchor in tracked:
                 anchor.children ^= edge
-            box.put_block(routes.name, tracked[0].root if tracked else 0, edge, columns.select(select))
+            box.put_block(routes.name, tracked[0].root if tracked else 0, edge, some)
         self._settle_others(tracked)
 
     def _emit_many_from_other_thread(
@@ -399,6 +407,7 @@ class BoltTask:
     def _emit_handed_over(
         self, row: list[Any], stream: str | None, anchors: Sequence[Any], direct_task: int | None
     ) -> None:
+        self._counts_unsent = False  # they count as handed over until they are collected
         try:
             self.emit_anywhere(row, stream, anchors, direct_task)
         except BadEmit as error:  # an anchor was acked meanwhile
@@ -407,6 +416,8 @@ class BoltTask:
             self.stats.errors += 1
             self._give_up(1)
             self.report(error, anchors[0] if anchors else None, None)
+        finally:
+            self._counts_unsent = True
 
     def give_up_refused(self, refused: RefusedEmits) -> None:
         """Count emits of other threads that were refused, and tell why."""
@@ -414,12 +425,20 @@ class BoltTask:
         self._give_up(refused.gone)
         self.report(refused.error, None, None)
 
+    def _note_unsent(self, rows: int) -> None:
+        """Count untracked rows of a tick before they are in outboxes."""
+        # Rule: as at a spout. What `process` emits is covered by its tuple, which counts as done only afterwards.
+        if self._current is None and self._counts_unsent:
+            self.unsent += rows
+            self.note_unsent(self.unsent)
+
     def _put(self, box: Outbox, stream: str, values: list[Any], anchors: Sequence[Tuple | Batch]) -> None:
         """Put a row into an outbox, with fresh edges for its anchors."""
         # Every edge is a random 64-bit number. A counter times a constant is not independent under XOR: small trees
         # could cancel to zero, and be acked before they are done.
         tracked = [anchor for anchor in anchors if anchor.root]
         if not tracked:
+            self._note_unsent(1)
             put = box.switch(stream)
             box.has_untracked = True
             put((0, 0, values))

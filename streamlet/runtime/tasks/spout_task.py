@@ -112,6 +112,12 @@ class SpoutTask:
         """Calls of emit, and messages of ``emit_each``: what a turn is counted by."""
         self._more_tuples = 0
         """Tuples of ``emit_many`` beyond one a call, since ``emits`` counts calls."""
+        self.unsent = 0
+        """Untracked rows in the outboxes."""
+        self.counts_unsent = True
+        """Whether they are counted; not those of a thread, which count as handed over."""
+        self.note_unsent: Callable[[int], None] = lambda rows: None
+        """Takes ``unsent``, when it changes."""
         self.too_large = 0
         """Untracked tuples that no frame could hold."""
         self.active = False
@@ -270,6 +276,8 @@ class SpoutTask:
         else:
             roots, edges = self._open_each(ids, as_one=as_one)
         if len(ids) < FEW and (pick := routes.single) is not None:
+            if not self.tracked:
+                self._note_unsent(len(ids))
             for row, root, edge in zip(columns, roots, edges, strict=True):
                 box = pick(row)
                 put = box.switch(routes.name)
@@ -278,6 +286,8 @@ class SpoutTask:
             return as_one
         for box, select in routes.shares(columns):
             rows = columns.select(select)
+            if not self.tracked:
+                self._note_unsent(len(rows))
             box.put_run(routes.name, select(roots), select(edges), rows, has_untracked=not self.tracked)
         return as_one
 
@@ -355,9 +365,18 @@ class SpoutTask:
             self.calls.note_refused(error, len(rows), has_open_anchor=True)
             raise
 
+    def _note_unsent(self, rows: int) -> None:
+        """Count untracked rows before they are in the outboxes."""
+        # Rule: an untracked row is counted from its emit on. A worker that dies before the loop has collected it would
+        # take it along, and nobody would hear of it.
+        if self.counts_unsent:
+            self.unsent += rows
+            self.note_unsent(self.unsent)
+
     def _open(self, rows: Sequence[tuple[Outbox, list[Any]]], tup_id: Hashable | None, stream: str) -> None:
         self.emits += 1
         if tup_id is None or not self.tracked:
+            self._note_unsent(len(rows))
             for box, values in rows:
                 put = box.switch(stream)
                 box.has_untracked = True

@@ -1,10 +1,11 @@
 """The untracked tuples of one worker, by task, in memory that outlives its process; and what its tasks lost.
 
 Behind the page of ``in_hand`` in the same file: for each task of the run how many tuples this worker has worked off as
-that task, how many it has emitted to that task, how many its own threads have handed over that are not emitted yet, and
-what the task has given up and lost, and how many emits of its threads were refused that are not counted there yet. What
-a dead worker took along is what went to it less what it had worked off, and what it emitted less what others had read
-(``backends.untracked_losses``). Pure: a buffer in, numbers out.
+that task, how many it has emitted to that task, and how many emits of the task have returned that are not among these
+yet: handed over by its threads, or in outboxes that the loop has not emptied. What a dead worker took along is what
+went to it less what it had worked off, and what it emitted less what others had read (``backends.untracked_losses``).
+Beside them stands what the task has given up and lost, and how many emits of its threads were refused that are not
+counted there yet. Pure: a buffer in, numbers out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 from streamlet.runtime.tasks.in_hand import PAGE_BYTES
 
-_COLUMNS = 6
+_COLUMNS = 7
 
 
 class Counted(NamedTuple):
@@ -31,18 +32,19 @@ def page_size(tasks: int) -> int:
 
 
 class UntrackedCounts:
-    """Six numbers a task, at its id less 1. Each is changed by one thread at a time, and read by any."""
+    """Seven numbers a task, at its id less 1. Each is changed by one thread at a time, and read by any."""
 
     def __init__(self, tasks: int, page: Any = None) -> None:
         """Take the memory behind a page; without one, memory of this process."""
         room = bytearray(8 * _COLUMNS * tasks) if page is None else memoryview(page)[PAGE_BYTES : page_size(tasks)]
         words = memoryview(room).cast("Q")
         columns = [words[at * tasks : (at + 1) * tasks] for at in range(_COLUMNS)]
-        self.done, self.emitted, self.handed, self.given_up, self.lost, self.refused = columns
+        self.done, self.emitted, self.handed, self.unsent, self.given_up, self.lost, self.refused = columns
 
     def look(self) -> Counted:
         """Return the numbers of untracked tuples as they are. Any thread."""
-        return Counted(*map(_by_task, (self.done, self.emitted, self.handed)))
+        waiting = Counter(_by_task(self.handed)) + Counter(_by_task(self.unsent))
+        return Counted(_by_task(self.done), _by_task(self.emitted), dict(waiting))
 
     def look_at_given_up(self) -> dict[int, int]:
         """Return what each task has given up, refused emits among it; zeros left out."""

@@ -238,6 +238,7 @@ class WorkerLoop:
             try:
                 live = self.tasks[task.task_id] = build_task(self.shared, task, self.other_threads)
                 live.run.calls.note_untracked = partial(self.untracked.handed.__setitem__, task.task_id - 1)
+                live.run.note_unsent = partial(self.untracked.unsent.__setitem__, task.task_id - 1)
                 live.run.calls.note_gone = partial(self.untracked.refused.__setitem__, task.task_id - 1)
                 self.shared.built(live)
                 where = "initialize"
@@ -558,9 +559,13 @@ class WorkerLoop:
         if spout.paused and DRAINING not in self.paused:
             return 0
         while self.paused <= {DRAINING} and taken < THREAD_CALLS and not spout.full and len(spout.calls):
-            for act in spout.calls.take(1, emits=True):
-                self.ledgers.guard(spout, "emit", act)
-                taken += 1
+            spout.counts_unsent = False  # they count as handed over until they are collected
+            try:
+                for act in spout.calls.take(1, emits=True):
+                    self.ledgers.guard(spout, "emit", act)
+                    taken += 1
+            finally:
+                spout.counts_unsent = True
         return taken
 
     def _refuse_calls(self, kind: type, why: str) -> None:
@@ -695,6 +700,9 @@ class WorkerLoop:
             # along tuples that were done. The other way round, lost ones would seem done, and nobody would hear of it.
             self.untracked.done[live.plan.task_id - 1] = live.run.untracked_done
             self._note_final(live)
+        if live.run.unsent:
+            live.run.unsent = 0
+            live.run.note_unsent(0)
         if live.run.calls.used:
             live.run.calls.note_taken()
 

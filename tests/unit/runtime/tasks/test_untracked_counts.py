@@ -21,12 +21,13 @@ def test_each_task_has_its_own_numbers_and_the_page_before_them_is_left_alone() 
             column[at] += first + at
     found = UntrackedCounts(3, page).look()
     assert found == ({1: 1, 2: 2, 3: 3}, {1: 4, 2: 5, 3: 6}, {1: 7, 2: 8, 3: 9})
-    counts.refused[1] = 5
+    counts.refused[1], counts.unsent[2] = 5, 4
+    assert UntrackedCounts(3, page).look().handed == {1: 7, 2: 8, 3: 13}, "with what is in outboxes"
     assert UntrackedCounts(3, page).look_at_given_up() == {1: 10, 2: 16, 3: 12}, "refused emits among them"
     assert UntrackedCounts(3, page).look_at_lost() == {1: 13, 2: 14, 3: 15}
     held = holding(page)
     assert held is not None and (held.task, held.call) == (2, "process_tick")
-    assert len(page) == PAGE_BYTES + 18 * 8
+    assert len(page) == PAGE_BYTES + 21 * 8
 
 
 def test_without_a_page_they_are_kept_by_the_process_and_zeros_are_not_told() -> None:
