@@ -163,16 +163,17 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
         )
         left = f"{untracked_text(result.left)}{_lost_before(result)}"
         raise TuplesLeft(f"{_drain_text(result)} {left}. {NOBODY_SENDS} {remedy}", result)
+    failed = [row for row in result.status.components if row.given_up and _fails_run(row, result.reason, topology)]
     lost = [row for row in result.status.components if row.lost and not _answers_for_failures(row, topology)]
     if lost:
         counts = " and ".join(f"{row.lost:,} at {row.name}" for row in lost)
+        besides = f" Besides, {_rows_text(failed)} failed and were given up." if failed else ""
         raise TuplesLeft(
-            f"The topology ran to its end, but untracked tuples were lost: {counts}. {NOBODY_SENDS}", result
+            f"The topology ran to its end, but untracked tuples were lost: {counts}. {NOBODY_SENDS}{besides}", result
         )
-    failed = [row for row in result.status.components if row.given_up and _fails_run(row, result.reason, topology)]
     if not failed:
         return _check_open_trees(result, topology)
-    counts = " and ".join(_row_text(row) for row in failed)
+    counts = _rows_text(failed)
     why = " ".join(dict.fromkeys(errors[:MOST_ERRORS])) or _silent_failures(result)
     again = "it again, so it was" if sum(row.given_up for row in failed) == 1 else "them again, so they were"
     spouts = [topology.component(row.name).cls for row in failed if row.kind == SPOUT]
@@ -260,6 +261,10 @@ def _may_still_replay(spout: type) -> bool:
     if issubclass(spout, ReliableSpout):  # it has given these up
         return False
     return issubclass(spout, Spout) and hears_failures(spout)
+
+
+def _rows_text(rows: Sequence[ComponentStatus]) -> str:
+    return " and ".join(map(_row_text, rows))
 
 
 def _row_text(row: ComponentStatus) -> str:

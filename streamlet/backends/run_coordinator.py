@@ -470,12 +470,14 @@ class RunCoordinator:
             self.complaints.append(text)
 
     def _note_deadly(self, worker: int, epoch: int, how: str) -> None:
-        """Keep a death with one tuple in hand: the end of the run names it.
+        """Keep a death that one tuple is to blame for: the end of the run names it.
 
         That is why its tree failed.
         """
         state = self.supervisor.workers[worker]
-        if state.epoch == epoch and state.holding is not None and state.holding.values:
+        # Rule: only where nothing else can be why. The last words have room for few, and would name tuples that were at
+        # work beside the thread that died, and were acked later.
+        if state.epoch == epoch and state.holding is not None and self.supervisor.blame.names_one(state.holding):
             self._complain(f"Worker {worker} {how}{self.supervisor.blame.in_hand_text(state.holding)}.")
 
     def _replace_unfit(self, worker: int, epoch: int, unfit: messages.Unfit, now: float) -> None:

@@ -80,6 +80,15 @@ class Blame:
         names = [f"{self._tasks[each.task]} (task {each.task})" for each in others if each.task in self._tasks]
         return f"{text}, beside threads of {', '.join(names)}" if names else text
 
+    def names_one(self, held: Holding) -> bool:
+        """Tell whether one tuple alone can be why a worker died."""
+        self._note_threads(held)
+        suspects = self._suspects(held)
+        return len(suspects) == 1 and suspects[0].count == 1
+
+    def _note_threads(self, held: Holding) -> None:
+        self._with_threads.update(self._tasks.get(each.task, "") for each in held.beside if each.has_threads)
+
     def _suspects(self, held: Holding) -> list[Holding]:
         """Return the possible causes of a death: one for each bolt that had tuples."""
         # Rule: a thread of a bolt's own works on what the bolt holds while the loop is in any other call. So nothing is
@@ -108,7 +117,7 @@ class Blame:
         """Judge the tuples that were in hand at a death; remember the verdict."""
         if held is None or held.task not in self._tasks:
             return DeathVerdict()
-        self._with_threads.update(self._tasks.get(each.task, "") for each in held.beside if each.has_threads)
+        self._note_threads(held)
         text, suspects = self._describe(held), self._suspects(held)
         if not suspects:
             return DeathVerdict(text)

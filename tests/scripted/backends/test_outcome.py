@@ -204,6 +204,11 @@ def test_what_was_given_up_or_lost_fails_the_run_unless_a_policy_names_it(tmp_pa
         check_result(ended(reason, ComponentStatus("bad", "bolt", 1, lost=3)), topology_with(tmp_path, "Settling"), [])
     lost = ComponentStatus("spout", "spout", 1, lost=3)
     assert check_result(ended(reason, lost), topology_with(tmp_path, "Settling"), [])
+    both = (gone, ComponentStatus("bad", "bolt", 1, lost=3))
+    with pytest.raises(
+        TuplesLeft, match=r"3 at bad.* Besides, 2 tuple trees of the spout spout failed and were given up"
+    ):
+        check_result(ended(reason, *both), topology_with(tmp_path, "Reliable"), [])
 
 
 def test_open_trees_that_a_drain_leaves_fail_a_run_whose_spout_does_not_answer_for_them(tmp_path: Path) -> None:

@@ -122,6 +122,13 @@ def test_two_that_may_be_why_are_both_given_one_tuple_at_a_time_and_nobody_is_ch
     assert tick.roots == (ROOT + 9,)
 
 
+def test_a_tuple_is_named_at_the_end_only_where_nothing_else_can_be_why() -> None:
+    blame = Blame({**TASKS, 4: "pool", 5: "join"})
+    assert blame.names_one(held()) and not blame.names_one(held(64))
+    assert not blame.names_one(replace(held(), beside=(beside(4),))), "a thread may be why"
+    assert blame.names_one(replace(held(), beside=(beside(5, 70, has_threads=False),)))
+
+
 def test_what_is_remembered_is_bounded() -> None:
     blame = Blame(TASKS)
     for number in range(MOST_REMEMBERED + 5):
