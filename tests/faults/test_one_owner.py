@@ -99,18 +99,23 @@ class Scene:
 
     @contextlib.contextmanager
     def fed(self, a_second: int = 300) -> Iterator[set[str]]:
-        """Write records at a steady rate meanwhile; yields the values written so far."""
+        """Write records at a steady rate meanwhile; yields the values that are in the log so far."""
         written: set[str] = set()
         over = threading.Event()
+
+        def delivered(error: object, message: Any) -> None:
+            # One of a topic that is new may be refused for its partition: it is nowhere, and nobody can send it on.
+            if error is None:
+                written.add(message.value().decode())
 
         def feed() -> None:
             producer = Producer(
                 {"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 1, "enable.idempotence": True}
             )
-            while not over.wait(1 / a_second):
-                value = f"fed-{len(written)}"
-                producer.produce(self.topic, value, partition=len(written) % PARTITIONS)
-                written.add(value)
+            for number in itertools.count():
+                if over.wait(1 / a_second):
+                    break
+                producer.produce(self.topic, f"fed-{number}", partition=number % PARTITIONS, on_delivery=delivered)
                 producer.poll(0)
             assert producer.flush(30) == 0
 
