@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from concurrent.futures import thread
 from typing import Any
 
@@ -22,9 +22,13 @@ LOOK_S = 0.02
 """Seconds between two looks at the calls that wait."""
 
 
-def _queues() -> Mapping[threading.Thread, Any]:
-    found: Mapping[threading.Thread, Any] = vars(thread).get("_threads_queues", {})
-    return found
+def _queues() -> dict[threading.Thread, Any]:
+    """Return the queue of calls of each pool's thread."""
+    while True:
+        try:
+            return dict(vars(thread).get("_threads_queues", {}))
+        except RuntimeError:  # a pool has started a thread meanwhile
+            continue
 
 
 def is_pools() -> bool:
@@ -36,13 +40,13 @@ def is_pools() -> bool:
 
 def waiting_calls(but: Collection[threading.Thread] = ()) -> int:
     """Return how many calls pools have been given and not begun. ``but``: threads of pools that do not count."""
-    found = {id(queue): queue for one, queue in [*_queues().items()] if one not in but}
+    found = {id(queue): queue for one, queue in _queues().items() if one not in but}
     return sum(queue.qsize() for queue in found.values())
 
 
 def pool_threads() -> frozenset[threading.Thread]:
     """Return the threads of all pools there are."""
-    return frozenset([*_queues()])
+    return frozenset(_queues())
 
 
 def wait_for_pools(but: Collection[threading.Thread], still_s: float, most_s: float) -> int:
@@ -50,13 +54,8 @@ def wait_for_pools(but: Collection[threading.Thread], still_s: float, most_s: fl
 
     ``but``: threads of pools that are another's. Waits ``still_s`` while no call begins, ``most_s`` at most.
     """
-    began = changed = time.monotonic()
-    left = waiting_calls(but)
-    while left and (now := time.monotonic()) - began < most_s and now - changed < still_s:
-        time.sleep(LOOK_S)
-        if (seen := waiting_calls(but)) < left:
-            left, changed = seen, time.monotonic()
-    return left
+    _wait_while(lambda: waiting_calls(but) > 0, time.sleep, lambda: waiting_calls(but), still_s, most_s)
+    return waiting_calls(but)
 
 
 def finish_pools(still_s: float, most_s: float) -> int:
@@ -64,16 +63,28 @@ def finish_pools(still_s: float, most_s: float) -> int:
 
     They take no more. Waits ``still_s`` while no call begins, ``most_s`` at most. For the end of a process.
     """
-    threads = [one for one in [*_queues()] if one.is_alive()]
+    threads = [one for one in _queues() if one.is_alive()]
     if not threads:
         return 0
     finish: Callable[[], None] = vars(thread)["_python_exit"]  # the interpreter's own; it joins every thread of a pool
     ending = threading.Thread(target=finish, name="pools-end", daemon=True)
-    began = changed = time.monotonic()
-    left = waiting_calls()
     ending.start()
-    while ending.is_alive() and (now := time.monotonic()) - began < most_s and now - changed < still_s:
-        ending.join(LOOK_S)
-        if (seen := waiting_calls()) < left:
+    _wait_while(ending.is_alive, ending.join, waiting_calls, still_s, most_s)
+    # It has put one end mark for each thread behind the calls.
+    return max(0, waiting_calls() - len(threads)) if ending.is_alive() else 0
+
+
+def _wait_while(
+    going: Callable[[], bool],
+    pause: Callable[[float], object],
+    waiting: Callable[[], int],
+    still_s: float,
+    most_s: float,
+) -> None:
+    """Wait while calls begin: ``still_s`` without one, ``most_s`` at most."""
+    began = changed = time.monotonic()
+    left = waiting()
+    while going() and (now := time.monotonic()) - began < most_s and now - changed < still_s:
+        pause(LOOK_S)
+        if (seen := waiting()) < left:
             left, changed = seen, time.monotonic()
-    return 0 if not ending.is_alive() else max(0, waiting_calls() - len(threads))

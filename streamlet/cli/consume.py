@@ -155,8 +155,8 @@ class Reading(ConsumerRebalanceListener):
 
     def _take_new(self) -> None:
         """Read partitions that were added, too, from their first record."""
-        # Rule: who follows a topic follows all of it. What is written into a partition that was added since is written
-        # from now on, each record of it; nothing else would say that it is there. A group shares such out by itself.
+        # Rule: who follows a topic follows all of it. Each record of a partition that was added since is newer than the
+        # command, and nothing else would say that it is there. A group shares such partitions out by itself.
         wanted, now = self._wanted, time.monotonic()
         if wanted.group is not None or wanted.partitions or wanted.until_end or now - self._looked_s < _LOOK_S:
             return

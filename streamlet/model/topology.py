@@ -128,7 +128,7 @@ def _check_names(topology: str, namespace: Mapping[str, Any]) -> None:
 def _lines(topology: type) -> dict[str, ComponentSpec]:
     """Return the topology's lines by their names, those of bases first. Raises BadInput."""
     # Rule: what a subclass gives the name of its parent's line counts, and nothing else: a spec replaces the line, None
-    # removes it, a component without its spec is told as a forgotten one, anything else is refused. Passed over,
+    # removes it, a component without its spec counts as forgotten, anything else is refused. Passed over,
     # `store = DryRun` would run the parent's component in silence.
     found: dict[str, ComponentSpec] = {}
     for owner in reversed(topology.__mro__):

@@ -137,11 +137,9 @@ class BoltTask:
         """Rows in the outboxes minus emits: an emit has a row for each reader, and none where nobody reads."""
         self.held = HeldTuples(self._forgotten)
         self._untracked_taken = 0
-        self.unsent = 0
-        """Untracked rows in the outboxes that no tuple in hand stands for."""
+        self.unsent: list[int] | memoryview = [0]
+        """As a spout's; of a bolt the rows that no tuple in hand stands for."""
         self._counts_unsent = True
-        self.note_unsent: Callable[[int], None] = lambda rows: None
-        """Takes ``unsent``, when it changes."""
         """Untracked tuples that ``execute`` has been given and is through with."""
         self._resting = set() if resting is None else resting
         self.ended_run = False
@@ -429,8 +427,7 @@ class BoltTask:
         """Count untracked rows of a tick before they are in outboxes."""
         # Rule: as at a spout. What `process` emits is covered by its tuple, which counts as done only afterwards.
         if self._current is None and self._counts_unsent:
-            self.unsent += rows
-            self.note_unsent(self.unsent)
+            self.unsent[0] += rows
 
     def _put(self, box: Outbox, stream: str, values: list[Any], anchors: Sequence[Tuple | Batch]) -> None:
         """Put a row into an outbox, with fresh edges for its anchors."""
@@ -503,7 +500,7 @@ class BoltTask:
 
         Raises BadEmit where the message would not be kept.
         """
-        # RefusedEmits here, where the bolt can be told: a spout that keeps no dead letters would lose the message.
+        # Refused here, where the bolt can be told: a spout that keeps no dead letters would lose the message.
         given, cause = _given(tup), cause_of(self.emitter.component, reason, to_dead_letters=True)
         self._check_dead_letters(given)
         if not self.calls.here():

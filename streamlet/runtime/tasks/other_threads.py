@@ -185,8 +185,8 @@ class TaskCalls:
 
         ``has_open_anchor``: a tuple that is not settled yet answers for it.
         """
-        # Rule: a refused emit of another thread is told by the run, too. A pool keeps what its calls raise in a future
-        # that nobody looks at: a bolt whose every emit was refused would end with nothing sent, and status 0.
+        # Rule: the run, too, tells of each refused emit of a thread. A pool keeps what its calls raise in a future that
+        # nobody looks at: a bolt whose every emit was refused would end with nothing sent, and status 0.
         # Who finds no room may try again. A thread that is no pool's brings news of its own, which come too late at the
         # end; a pool's works on what the bolt was given.
         kind = FULL if isinstance(error, NoRoom) else ENDED if getattr(error, "run_ends", False) else WRONG

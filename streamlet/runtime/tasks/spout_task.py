@@ -112,12 +112,10 @@ class SpoutTask:
         """Calls of emit, and messages of ``emit_each``: what a turn is counted by."""
         self._more_tuples = 0
         """Tuples of ``emit_many`` beyond one a call, since ``emits`` counts calls."""
-        self.unsent = 0
-        """Untracked rows in the outboxes."""
+        self.unsent: list[int] | memoryview = [0]
+        """One cell, where it outlives this process: how many untracked rows are in the outboxes."""
         self.counts_unsent = True
         """Whether they are counted; not those of a thread, which count as handed over."""
-        self.note_unsent: Callable[[int], None] = lambda rows: None
-        """Takes ``unsent``, when it changes."""
         self.too_large = 0
         """Untracked tuples that no frame could hold."""
         self.active = False
@@ -370,8 +368,7 @@ class SpoutTask:
         # Rule: an untracked row is counted from its emit on. A worker that dies before the loop has collected it would
         # take it along, and nobody would hear of it.
         if self.counts_unsent:
-            self.unsent += rows
-            self.note_unsent(self.unsent)
+            self.unsent[0] += rows
 
     def _open(self, rows: Sequence[tuple[Outbox, list[Any]]], tup_id: Hashable | None, stream: str) -> None:
         self.emits += 1

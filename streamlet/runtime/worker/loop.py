@@ -238,7 +238,7 @@ class WorkerLoop:
             try:
                 live = self.tasks[task.task_id] = build_task(self.shared, task, self.other_threads)
                 live.run.calls.note_untracked = partial(self.untracked.handed.__setitem__, task.task_id - 1)
-                live.run.note_unsent = partial(self.untracked.unsent.__setitem__, task.task_id - 1)
+                live.run.unsent = self.untracked.unsent[task.task_id - 1 : task.task_id]
                 live.run.calls.note_gone = partial(self.untracked.refused.__setitem__, task.task_id - 1)
                 self.shared.built(live)
                 where = "initialize"
@@ -700,9 +700,7 @@ class WorkerLoop:
             # along tuples that were done. The other way round, lost ones would seem done, and nobody would hear of it.
             self.untracked.done[live.plan.task_id - 1] = live.run.untracked_done
             self._note_final(live)
-        if live.run.unsent:
-            live.run.unsent = 0
-            live.run.note_unsent(0)
+        live.run.unsent[0] = 0
         if live.run.calls.used:
             live.run.calls.note_taken()
 

@@ -37,7 +37,7 @@ class SpoutWakeups:
         """What each of the others last returned from ``fileno``."""
         self._watched: dict[SpoutTask, int] = {}
         self._unwatchable: set[SpoutTask] = set()
-        """Spouts that were told to have lost their descriptor."""
+        """Spouts with a warning that their descriptor is lost."""
 
     def add(self, spout: SpoutTask) -> None:
         """Take a spout in at its start. Raises ComponentFailed for a descriptor that is none."""

@@ -16,18 +16,18 @@ LOOK_S = 1.0
 """Seconds between two looks."""
 
 TELL_AGAIN = 10
-"""A kind of refusal is told again when so many times more rows were refused."""
+"""Factor on the refused rows from one line of a kind to the next."""
 
 
 class ThreadWatch:
-    """Tells what no thread's caller may read: emits that were refused, and work that no run waits for."""
+    """Tells of refused emits of threads, and of work nobody waits for."""
 
     def __init__(self, tell: TellOfTask, counted: Callable[[LiveTask], None] = lambda live: None) -> None:
         """Begin. ``counted`` is called for a task when its refused emits are in its counters."""
         self._tell = tell
         self._counted = counted
         self._warned: set[int] = set()
-        """Tasks that were told to settle their tuples by hand."""
+        """Tasks with a warning to settle their tuples by hand."""
         self._rows: dict[tuple[int, str], int] = {}
         """By task and kind of reason, the rows that have been refused."""
         self._told: dict[tuple[int, str], int] = {}

@@ -106,7 +106,14 @@ class Worker:
     # Long: a process's two threads, what both touch, and every message from and to the coordinator. What the loop does
     # with a message is the loop's; the watch of hanging calls and the code that is kept have modules.
 
-    def __init__(self, channel: ControlChannel, plan: WorkerPlan, early: Sequence[Raw] = ()) -> None:
+    def __init__(
+        self,
+        channel: ControlChannel,
+        plan: WorkerPlan,
+        early: Sequence[Raw] = (),
+        finish_pools: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Take the first message. ``finish_pools``: see ``WorkerContext``; pools of a process that lives on go on."""
         self.channel = channel
         self.plan = plan
         # Messages that were read together with the plan. A coordinator that ends a run while its workers start may have
@@ -141,8 +148,7 @@ class Worker:
         self._control_thread = threading.Thread(target=self._control, name="control", daemon=True)
         self.collector: Collector | None = None
         self._loop: WorkerLoop | None = None
-        self.finish_pools: Callable[[], int] = lambda: 0
-        """``WorkerContext.finish_pools``; in a process that is another's, pools go on."""
+        self._finish_pools = finish_pools
         self.peering: Peering
 
     @property
@@ -223,7 +229,7 @@ class Worker:
             page=self._page,
             crashes=plan.crashes,
             tell=self.tell,
-            finish_pools=self.finish_pools,
+            finish_pools=self._finish_pools,
             run_began=plan.began,
         )
         links = SocketLinks(self._link_lost, RouteCheck(placed, self.index).check)
@@ -653,13 +659,13 @@ def serve(
     channel: ControlChannel,
     shared: Mapping[str, str] | None = None,
     at_end: Callable[[], None] = lambda: None,
-    at_close: Callable[[], int] = lambda: 0,
+    finish_pools: Callable[[], int] = lambda: 0,
     **known: Any,
 ) -> int:
     """Be a worker for the coordinator at the other end; return the exit status.
 
     Called on a process's main thread. ``shared``: where the files of ``streamlet.shared`` lie here. ``at_end`` is
-    called before the channel ends; ``at_close`` is ``WorkerContext.finish_pools``. ``known`` are fields of the plan
+    called before the channel ends; ``finish_pools`` is that of ``WorkerContext``. ``known`` are fields of the plan
     that this process knows better: where the topology's file lies here, or a secret that must not travel over a network
     again. Threads, handlers and sockets are gone when it returns.
     """
@@ -676,8 +682,7 @@ def serve(
         return 1
     if shared:
         known["conf"] = {**plan.conf, "streamlet.shared": shared}
-    worker = Worker(channel, dataclasses.replace(plan, **known), raws[1:])
-    worker.finish_pools = at_close
+    worker = Worker(channel, dataclasses.replace(plan, **known), raws[1:], finish_pools)
     try:
         prints = prints_told(worker.tell_line) if plan.keeps_log else contextlib.nullcontext()
         with logs_shown(worker.tell_line, plan.debug), prints, contextlib.ExitStack() as last:
@@ -744,7 +749,7 @@ def main() -> None:
     os.set_inheritable(descriptor, False)  # as every descriptor but one that was passed on is already
     channel = ControlChannel.inherited(socket.socket(fileno=descriptor))
     # As the interpreter does where a program ends by itself: a pool's calls are made.
-    status = serve(channel, at_end=finish_printing, at_close=lambda: finish_pools(STILL_S, MOST_S))
+    status = serve(channel, at_end=finish_printing, finish_pools=lambda: finish_pools(STILL_S, MOST_S))
     channel.close()
     # What libraries and the user's modules left to be done at exit. Not by returning: the interpreter would then wait
     # for all threads of libraries. The coordinator ends a worker that takes too long.
