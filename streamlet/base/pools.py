@@ -10,7 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import thread
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, NamedTuple
 
 STILL_S = 1.0
 """Seconds without a call that begins after which the end of a run waits for pools no longer ..."""
@@ -31,6 +32,34 @@ def _queues() -> dict[threading.Thread, Any]:
             continue
 
 
+class _Pool(NamedTuple):
+    """The queue of calls of a pool, and its threads."""
+
+    queue: SimpleQueue[object]
+    threads: list[threading.Thread]
+
+    def waiting(self) -> int:
+        """Return how many calls have not begun."""
+        # Rule: an end mark in the queue is no call. `shutdown` leaves one, and a pool that nobody holds any more one a
+        # thread: a bolt that ended its pool as it should would seem to leave a call. A thread ends at a mark, and marks
+        # lie behind all calls.
+        if not all(one.is_alive() for one in self.threads):
+            return 0
+        arguments = getattr(self.threads[0], "_args", ())
+        owner = arguments[0]() if arguments else None
+        marks = len(self.threads) if owner is None else int(owner._shutdown)
+        return max(0, self.queue.qsize() - marks)
+
+
+def _pools(but: Collection[threading.Thread] = ()) -> list[_Pool]:
+    """Return all pools that have threads. ``but``: threads of those that do not count."""
+    found: dict[int, _Pool] = {}
+    for one, queue in _queues().items():
+        if one not in but:
+            found.setdefault(id(queue), _Pool(queue, [])).threads.append(one)
+    return [*found.values()]
+
+
 def is_pools() -> bool:
     """Tell whether the calling thread belongs to a pool."""
     # By what it runs: a thread comes into the table after its first call has begun.
@@ -40,8 +69,7 @@ def is_pools() -> bool:
 
 def waiting_calls(but: Collection[threading.Thread] = ()) -> int:
     """Return how many calls pools have been given and not begun. ``but``: threads of pools that do not count."""
-    found = {id(queue): queue for one, queue in _queues().items() if one not in but}
-    return sum(queue.qsize() for queue in found.values())
+    return sum(pool.waiting() for pool in _pools(but))
 
 
 def pool_threads() -> frozenset[threading.Thread]:
@@ -63,15 +91,17 @@ def finish_pools(still_s: float, most_s: float) -> int:
 
     They take no more. Waits ``still_s`` while no call begins, ``most_s`` at most. For the end of a process.
     """
-    threads = [one for one in _queues() if one.is_alive()]
-    if not threads:
-        return 0
+    pools = _pools()
     finish: Callable[[], None] = vars(thread)["_python_exit"]  # the interpreter's own; it joins every thread of a pool
     ending = threading.Thread(target=finish, name="pools-end", daemon=True)
     ending.start()
-    _wait_while(ending.is_alive, ending.join, waiting_calls, still_s, most_s)
-    # It has put one end mark for each thread behind the calls.
-    return max(0, waiting_calls() - len(threads)) if ending.is_alive() else 0
+
+    def waiting() -> int:
+        # It puts one end mark for each thread behind the calls.
+        return sum(max(0, pool.waiting() - len(pool.threads)) for pool in pools)
+
+    _wait_while(ending.is_alive, ending.join, waiting, still_s, most_s)
+    return waiting()
 
 
 def _wait_while(

@@ -16,7 +16,7 @@ from tests.run_observer import Watcher
 pytestmark = pytest.mark.faults
 
 TOPOLOGY = """
-import os, time
+import os, threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from streamlet import Bolt, ReliableSpout, Spout, Topology
@@ -98,14 +98,15 @@ class Refuses(Bolt):
 class Pooled(Refuses):
     # Its pool emits for tuples that are acked already, and is refused.
     def initialize(self, conf, context):
-        self.pool = ThreadPoolExecutor(2)
+        self.pool, self.acked = ThreadPoolExecutor(2), threading.Event()
     def process(self, tup):
         if tup.values[0] == "deadly":
+            self.acked.set()
             self.pool.shutdown()
             super().process(tup)
         self.pool.submit(self.send, tup)
     def send(self, tup):
-        time.sleep(0.05)
+        self.acked.wait()
         try:
             self.emit(tup.values, anchors=[tup])
         except ValueError:

@@ -45,6 +45,8 @@ class Quiet(Spout):
 
     def next_tuple(self) -> None: ...
 
+    def fail(self, tup_id: object) -> None: ...
+
 
 class Alone(Topology):
     quiet = Quiet.spec()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 BEGIN = """
 import threading, time
 from concurrent.futures import ThreadPoolExecutor
@@ -75,3 +77,19 @@ def test_pools_that_go_on_are_waited_for_until_their_last_call_has_begun() -> No
 def test_pools_that_were_there_before_are_not_waited_for() -> None:
     program = "for n in range(500): pool.submit(work, n)\nprint(wait_for_pools(pool_threads(), 5, 60), len(done) < 400)"
     assert said(program) == "0 True"
+
+
+@pytest.mark.parametrize("end", ["pool.shutdown()", "pool.shutdown(wait=False)", "pool = None"])
+@pytest.mark.parametrize("ask", ["wait_for_pools((), 0.3, 60)", "finish_pools(0.3, 60)", "waiting_calls()"])
+@pytest.mark.parametrize("under_way", [0, 0.6])
+def test_a_pool_that_was_ended_leaves_no_call(end: str, ask: str, under_way: float) -> None:
+    """Its end marks lie in the queue, also while its last calls are made."""
+    program = f"for n in range(4): pool.submit(time.sleep, {under_way} if n > 1 else 0)\ntime.sleep(0.2)\n"
+    program += f"kept = list(pool._threads)\n{end}\nprint({ask})"
+    assert said(program) == "0"
+
+
+def test_calls_behind_those_under_way_are_counted_though_the_pool_was_ended() -> None:
+    program = "import os\nfor n in range(9): pool.submit(time.sleep, 60)\ntime.sleep(0.1)\npool.shutdown(wait=False)\n"
+    asked = "print(wait_for_pools((), 0.1, 60), flush=True)\nprint(finish_pools(0.1, 60), flush=True)\nos._exit(0)"
+    assert said(program + asked) == "7\n7"
