@@ -487,7 +487,8 @@ class RunCoordinator:
             held = with_tuple(held, unfit.task, unfit.roots, unfit.values)
             self.supervisor.note_in_hand(worker, epoch, held)
         if replacing := self.supervisor.unfit(worker, epoch, unfit.why, now):
-            self._note_deadly(worker, epoch, f"was replaced because it {unfit.why}")
+            done = "replaced" if self.supervisor.ending is None else "ended"
+            self._note_deadly(worker, epoch, f"was {done} because it {unfit.why}")
             self._do(replacing)
 
     def _receive(self, worker: int, epoch: int, channel: ControlChannel) -> None:

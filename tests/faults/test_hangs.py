@@ -190,6 +190,25 @@ def test_what_waited_untracked_behind_a_hang_is_numbered_and_fails_the_run(
         assert "process of stuck" in failed.value.message or "at work in stuck" in failed.value.message
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_worker_that_hangs_in_the_drain_is_ended_where_it_would_be_replaced(workers: int, tmp_path: Path) -> None:
+    """The run stood until the drain's own end, which here is ten minutes away."""
+    file = tmp_path / f"hanging_in_the_drain_{workers}.py"
+    file.write_text(UNTRACKED)
+    topology = load_topology(file)
+    settings = {"streamlet.worker.heartbeat.secs": 0.2, "streamlet.drain.timeout.secs": 600}
+    hang = {"streamlet.task.hang.secs": 4, "streamlet.task.hang.action": "replace"}
+    conf = resolve(topology.config, settings | hang)
+    request = RunRequest(topology, conf, file=file, workers=workers, seconds=1)
+    watcher = Watcher()
+    with pytest.raises(TuplesLeft, match=r"untracked tuples") as failed:
+        ProcessesBackend().run(request, watcher, Stop())
+    assert any("was ended because it has been in one call for" in text for text in watcher.texts), watcher.texts
+    result = failed.value.result
+    assert result.seconds < 300 and "at work in stuck (task 2) on the tuple [5]" in failed.value.message
+    assert result.components["stuck"].lost >= 1900
+
+
 SLOW_TO_CLOSE = """
 import threading
 from streamlet import Bolt, ReliableSpout, Topology

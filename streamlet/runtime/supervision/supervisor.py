@@ -346,12 +346,12 @@ class Supervisor:
             worker.worked_s = now
 
     def unfit(self, index: int, epoch: int, why: str, now: float) -> list[Instruction]:
-        """Replace a worker that asks for it; not while the run ends."""
+        """Replace a worker that asks for it; while the run drains, end it."""
         # Rule: also while the run waits for others. A loop that hangs links with nobody, so what waits for its links
-        # would wait for ever.
-        if self.ending is not None or self.workers[index].state is not WorkerState.UP:
+        # would wait for ever, and a drain stand until its own end.
+        if self._end.closing or self.workers[index].state is not WorkerState.UP:
             return []
-        return self.gone(index, epoch, f"was replaced because it {why}", now)
+        return self.gone(index, epoch, f"was {'replaced' if self.ending is None else 'ended'} because it {why}", now)
 
     def end(self, reason: str, now: float) -> list[Instruction]:
         """Begin to end the run: drain first."""

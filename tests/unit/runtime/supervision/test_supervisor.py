@@ -278,13 +278,24 @@ def test_a_death_of_a_known_tuple_weighs_a_quarter_and_is_told_to_all() -> None:
     assert any(isinstance(i, GiveUp) for i in out), "of what it died of now nobody knows anything"
 
 
-def test_a_worker_that_asks_for_it_is_replaced_unless_the_run_ends() -> None:
+def test_a_worker_that_asks_for_it_is_replaced_and_in_a_drain_ended() -> None:
     supervisor = running()
     out = supervisor.unfit(1, 1, "ran out of memory", 10.0)
     assert out[0] == Kill(1, 1) and "was replaced because it ran out of memory" in out[1].text  # type: ignore[union-attr]
     supervisor = running()
     supervisor.end("interrupted", 9.0)
-    assert supervisor.unfit(1, 1, "ran out of memory", 10.0) == []
+    out = supervisor.unfit(1, 1, "ran out of memory", 10.0)
+    assert out[0] == Kill(1, 1) and "was ended because it ran out of memory" in out[1].text  # type: ignore[union-attr]
+    assert supervisor.workers[1].restart_at is None
+    assert "was ended because it ran out of memory before it was to close" in supervisor.unclosed[1]
+
+
+def test_a_worker_that_closes_is_not_ended_by_what_it_asked_for_before() -> None:
+    supervisor = running()
+    supervisor.end("interrupted", 9.0)
+    supervisor.end("interrupted", 9.5)
+    supervisor.tick(10_000.0)
+    assert supervisor.stopping and supervisor.unfit(1, 1, "has been in one call for 30 s", 10_001.0) == []
 
 
 def test_a_worker_that_hangs_is_replaced_also_where_another_had_died_meanwhile() -> None:
