@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from concurrent_bolts import CONFIG, Notes, Numbers, Squares
@@ -170,3 +171,27 @@ class Writing(Topology):
     config = CONFIG
     numbers = Numbers.spec()
     squares = WritesThere.spec(inputs=[numbers])
+
+
+class Listens(Bolt):
+    """A thread of its pool listens as long as the process lives."""
+
+    outputs = ["n", "square"]
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.over, self.pool = Path(conf["at_once.results"]) / "over", ThreadPoolExecutor(2)
+        self.pool.submit(self.listen)
+
+    def listen(self) -> None:
+        while not self.over.exists():
+            time.sleep(0.02)
+
+    def process(self, tup: Tuple) -> None:
+        self.emit([tup.values[0], tup.values[0] ** 2])
+
+
+class Listening(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    work = Listens.spec(inputs=[numbers])
+    squares = Squares.spec(inputs=[work])

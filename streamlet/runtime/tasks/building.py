@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.base.clock import Clock
+from streamlet.base.pools import NO_CALLS, PoolCalls
 from streamlet.components.bolt import Bolt
 from streamlet.components.component import COMPONENT_LOGGER, Component
 from streamlet.components.context import SharedFiles, TopologyContext
@@ -67,8 +68,8 @@ class WorkerContext:
     """Spout task -> message -> how often its worker died at work on it, while the spout lived there too."""
     built: Callable[[LiveTask], None] = lambda live: None
     """Called with each task before its ``initialize``: tests put their recorders in front of its ``emit``."""
-    finish_pools: Callable[[], int] = lambda: 0
-    """Lets thread pools of this process make their calls at a clean end; returns how many have not begun."""
+    finish_pools: Callable[[], PoolCalls] = lambda: NO_CALLS
+    """Lets thread pools of this process make their calls at a clean end; returns those that they have not made."""
     tell: Callable[[str, str, str, int], None] = lambda level, text, component, task: None
     """Shows a line (level, text, component, task id or 0) to the person who watches the run."""
 

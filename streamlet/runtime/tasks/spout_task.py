@@ -131,6 +131,8 @@ class SpoutTask:
         """Emits after which the present turn ends."""
         self._follows = not spout.answers_for_failures
         self._failed_ids: set[Hashable] = set()  # failed, and not acked since
+        self._failed_besides = 0
+        """Failures that are counted and not followed: ``_failed_ids`` was full."""
         self._complete: list[Any] = []  # acked before any bolt saw them: no receiver, or tracking is off
         self._emitted_at: dict[int, float] = {}
         self._now = clock.monotonic()
@@ -573,7 +575,7 @@ class SpoutTask:
         for ids in acked:
             if self._failed_ids:
                 self._failed_ids.difference_update(map(_key, ids))
-                self.stats.unreplayed = len(self._failed_ids)
+                self.stats.unreplayed = self._unreplayed()
             self.spout.ack_many(ids)
 
     def apply_fails(
@@ -754,14 +756,20 @@ class SpoutTask:
         if isinstance(spout, ReliableSpout):  # it replays all but what it has given up
             ids = [tup_id for tup_id in ids if tup_id not in spout.unacked_tuples]
         # Bounded: a spout that replays under new ids never has the old ones acked, and the set would fill the memory.
+        # Those beyond count all the same: the end of the run says how many nobody sent again.
         if len(self._failed_ids) < MOST_FOLLOWED:
             self._failed_ids.update(map(_key, ids))
-            self.stats.unreplayed = len(self._failed_ids)
+        else:
+            self._failed_besides += len(ids)
+        self.stats.unreplayed = self._unreplayed()
+
+    def _unreplayed(self) -> int:
+        return len(self._failed_ids) + self._failed_besides
 
     def unfinished(self) -> int:
         """Count messages neither acked nor given up: open trees, failures to be replayed."""
         known = self.spout.unfinished_count()
-        return len(self.pending) + len(self._failed_ids) if known is None else known
+        return len(self.pending) + self._unreplayed() if known is None else known
 
 
 def _xor_of_edges(drawn: int, count: int) -> int:

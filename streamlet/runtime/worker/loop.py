@@ -42,6 +42,7 @@ from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.untracked_counts import UntrackedCounts
 from streamlet.runtime.tasks.user_errors import ComponentFailed, behind, could_not_close, could_not_start, exited
 from streamlet.runtime.worker.back_pressure import BackPressure
+from streamlet.runtime.worker.hang_watch import stack_of
 from streamlet.runtime.worker.held_watch import LOOKS, HeldWatch
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.queue_census import QueueCensus
@@ -114,6 +115,15 @@ def _calls_not_made(calls: int) -> ComponentFailed:
         f"{calls:,} call(s) that components had given to a thread pool had not begun at the end, and the run waits for "
         "them no longer. It waits for tuples that are not acked: set auto_ack = False and ack when such a call is "
         "done, or wait for the pool in cleanup."
+    )
+
+
+def _calls_under_way(threads: Sequence[int]) -> str:
+    return (
+        f"{len(threads):,} call(s) that components had given to a thread pool were under way when all was closed, and "
+        "the run waits for them no longer: what they do is cut off, and what they emit refused. If that is the work of "
+        "tuples, set auto_ack = False and ack when it is done, or wait for the pool in cleanup. The first stands at:\n"
+        f"{stack_of(threads[0])}"
     )
 
 
@@ -502,8 +512,7 @@ class WorkerLoop:
                 if not (isinstance(run, SpoutTask) and run.retired):  # its first reason counts
                     raised.append(could_not_close(self._component_of(task), task, name, error, act))
         self.shared.in_hand.clear()
-        if clean and (left := self.shared.finish_pools()):
-            raised.append(_calls_not_made(left))
+        raised += self._finish_pools() if clean else []
         self._thread_watch.look(self.tasks.values())
         self.links.close()
         self.selector.close()
@@ -511,6 +520,14 @@ class WorkerLoop:
         wake, self._wake_write = self._wake_write, -1  # its number may be another file's soon, and threads still post
         os.close(wake)
         return raised
+
+    def _finish_pools(self) -> list[ComponentFailed]:
+        left = self.shared.finish_pools()
+        # Rule: a call under way is told, and is no error. It may be a listener that ends with its process, or the work
+        # of a tuple that was acked too early: nobody but the user knows.
+        if left.under_way:
+            self.shared.tell("warning", _calls_under_way(left.under_way), "", 0)
+        return [_calls_not_made(left.waiting)] if left.waiting else []
 
     # -- other threads ---------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from streamlet.base.clock import SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
 from streamlet.base.log_line import LogLine
-from streamlet.base.pools import MOST_S, STILL_S, finish_pools
+from streamlet.base.pools import MOST_S, NO_CALLS, STILL_S, PoolCalls, finish_pools
 from streamlet.base.termination_signals import TERMINATION_SIGNALS, let_in
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import Tuple
@@ -111,7 +111,7 @@ class Worker:
         channel: ControlChannel,
         plan: WorkerPlan,
         early: Sequence[Raw] = (),
-        finish_pools: Callable[[], int] = lambda: 0,
+        finish_pools: Callable[[], PoolCalls] = lambda: NO_CALLS,
     ) -> None:
         """Take the first message. ``finish_pools``: see ``WorkerContext``; pools of a process that lives on go on."""
         self.channel = channel
@@ -659,7 +659,7 @@ def serve(
     channel: ControlChannel,
     shared: Mapping[str, str] | None = None,
     at_end: Callable[[], None] = lambda: None,
-    finish_pools: Callable[[], int] = lambda: 0,
+    finish_pools: Callable[[], PoolCalls] = lambda: NO_CALLS,
     **known: Any,
 ) -> int:
     """Be a worker for the coordinator at the other end; return the exit status.

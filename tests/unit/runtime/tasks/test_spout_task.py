@@ -16,6 +16,7 @@ from streamlet.base.clock import ManualClock
 from streamlet.base.errors import BadEmit, NoRoom, ValueCannotTravel
 from streamlet.components.spout import FailReason, MessageIds
 from streamlet.model.grouping import Grouping
+from streamlet.runtime.tasks import spout_task
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.in_hand import message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
@@ -480,6 +481,21 @@ def test_of_a_set_the_oldest_message_says_where_it_waits() -> None:
     for second in range(45):
         counted(rig, float(second), waiting={entry_of(rows[0][0]): 7})
     assert rig.task.places == {ids[1]: 7}
+
+
+def test_failures_that_are_followed_no_more_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a run said 100 000 where more had failed."""
+    monkeypatch.setattr(spout_task, "MOST_FOLLOWED", 3)
+    rig = Rig()
+    for n in range(7):
+        rig.turn(emit(n, n))
+    rows = rig.emitted()
+    for root, _, _ in rows[:5]:
+        rig.task.apply_fails([root])
+    assert rig.task.stats.unreplayed == 5 and rig.task.unfinished() == 7
+    rig.turn(emit(7, 0))
+    rig.ack_all(rig.emitted())
+    assert rig.task.stats.unreplayed == 4
 
 
 def test_a_lost_link_fails_every_open_tree() -> None:
