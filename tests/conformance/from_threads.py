@@ -47,7 +47,7 @@ class TwiceFromThreads(ThreadedSpout):
         self.threads = [threading.Thread(target=self.push, args=(k,)) for k in range(2)]
 
     def push(self, k: int) -> None:
-        for n in range(COUNT // 4):
+        for n in range(COUNT):
             try:
                 self.emit([n], tup_id=n)
             except ValueError:

@@ -237,9 +237,9 @@ def test_an_id_that_two_threads_emit_is_refused_on_the_thread_that_came_second(b
     result = streamlet.run(TwoThreads, backend=backend, workers=workers_of(backend, 2), settings=conf)
     refused = int((tmp_path / "refused").read_text())
     assert (result.reason, result.drained) == ("caught_up", True) and refused > 0
-    assert counted_outside(tmp_path) == from_threads.COUNT // 4
+    assert counted_outside(tmp_path) == from_threads.COUNT
     numbers = result.components["numbers"]
-    assert (numbers.acked, numbers.failed) == (from_threads.COUNT // 2 - refused, 0)
+    assert (numbers.acked, numbers.failed) == (2 * from_threads.COUNT - refused, 0)
 
 
 @pytest.mark.parametrize(("backend", "workers"), [("inline", None), ("processes", 1), ("processes", 2)])
