@@ -281,7 +281,7 @@ SETTINGS: dict[str, Setting] = {
             "streamlet.task.hang.action",
             _one_of("tell", "replace"),
             "tell",
-            "then: tell, or replace its worker too; the tuple at work counts as one that killed it",
+            "then: tell, or replace its worker too (end it in a drain); the tuple at work counts as one that killed it",
         ),
         Setting(
             "streamlet.tuple.crashes.max",
