@@ -137,10 +137,12 @@ class BoltTask:
         """Rows in the outboxes minus emits: an emit has a row for each reader, and none where nobody reads."""
         self.held = HeldTuples(self._forgotten)
         self._untracked_taken = 0
+        """Untracked tuples that ``execute`` was given and has finished, held ones among them."""
         self.unsent: list[int] | memoryview = [0]
-        """As a spout's; of a bolt the rows that no tuple in hand stands for."""
+        """One cell, where it outlives this process: untracked rows in the outboxes that were emitted outside of
+        ``process``, so that no tuple in hand covers them."""
         self._counts_unsent = True
-        """Untracked tuples that ``execute`` has been given and is through with."""
+        """Whether they are counted; not those of a thread, which count as handed over."""
         self._resting = set() if resting is None else resting
         self.ended_run = False
         """Its error ends the run (``exit_on_exception``): nothing of the bolt is called any more."""
@@ -149,6 +151,8 @@ class BoltTask:
         self._commits = bolt.commits_epochs
         self._splits = bolt.on_batch_error == "split"
         self._may_emit = bool(emitter.streams)
+        self._split_left = 0
+        """Rows of a batch that was split that have not been begun."""
         self._named_anchors: list[Tuple | Batch] = []
         """Anchors that the present call of a batch that may be split has named."""
         self._fields = fields or {}
@@ -558,7 +562,7 @@ class BoltTask:
 
         ``work.left`` says how many tuples remain. What the user's code raises fails that tuple only.
         """
-        before = max(work.left, 0)  # a run that an error ended at its last slice comes once more
+        before = work.left
         now = started = self.clock.monotonic()
         words, times = self.in_hand.words, self.in_hand.times
         words[CALL] = words[LENGTH] = 0
@@ -605,9 +609,15 @@ class BoltTask:
         """
         # Rule: an error that ends the run settles no tuple but its own. By whole slices, those that were done would be
         # said to be lost, and those that the bolt had begun to hold would be missing in what it was given.
-        waits = work.left - size if self._by_batch else sum(1 for _ in work.rows)
+        if self._by_batch:
+            waits = max(0, work.left - size) + self._split_left
+            self._split_left = 0
+        else:
+            waits = sum(1 for _ in work.rows)
+            if not work.run.multi and self.bolt.auto_ack:
+                self.stats.acked += work.left - waits - 1  # all but the tuple at fault; see `_process_slice`
         at = self._current
-        work.stop_at(max(0, waits) + (0 if at is None else len(at) if isinstance(at, Batch) else 1))
+        work.stop_at(waits + (0 if at is None else len(at) if isinstance(at, Batch) else 1))
 
     def _note_executed(self, work: Work, before: int, now: float, took_s: float) -> None:
         """Count the tuples of a run that the bolt was called for; ``before`` were left of it."""
@@ -751,7 +761,8 @@ class BoltTask:
         finally:  # also where an error ends the run: what was done before it is done
             if last:
                 acks[last] = acks.get(last, 0) ^ delta
-        self.stats.acked += min(size, work.left) - otherwise
+            self.stats.acked -= otherwise
+        self.stats.acked += min(size, work.left)
 
     def _process_slice_by_hand(self, work: Work, size: int) -> None:
         """Process tuples with several roots, and those of bolts that ack themselves."""
@@ -816,6 +827,7 @@ class BoltTask:
                 box.withdraw(mark)
             self.copied = copied_before
             for index, values in enumerate(rows):
+                self._split_left = len(rows) - index - 1
                 self._process_batch(settling.batch_of_one(batch, index, values))
             return
         if batch.state != OPEN:

@@ -136,7 +136,7 @@ class Ledgers:
         # Rule: noted when its spout has been told, and not by the next heartbeat. Its worker may die before: nobody
         # would hear of it, and a run that has lost tuples would end with status 0.
         given_up = self.guard(spout, "given_up_count", spout.spout.given_up_count)
-        lost = spout.too_large + self.guard(spout, "lost_count", spout.spout.lost_count)
+        lost = spout.untracked_lost + self.guard(spout, "lost_count", spout.spout.lost_count)
         # Of a spout that cannot replay each failure is final.
         self._final(
             spout.task_id, max(given_up, 0 if hears_failures(type(spout.spout)) else spout.stats.unreplayed), lost
@@ -190,7 +190,7 @@ class Ledgers:
             stats.open = self.guard(spout, "unfinished_count", spout.unfinished)
             stats.given_up = self.guard(spout, "given_up_count", spout_of_user.given_up_count)
             stats.kept = self.guard(spout, "kept_count", spout_of_user.kept_count)
-            stats.lost = spout.too_large + self.guard(spout, "lost_count", spout_of_user.lost_count)
+            stats.lost = spout.untracked_lost + self.guard(spout, "lost_count", spout_of_user.lost_count)
 
     def caught_up(self) -> bool:
         """Tell whether every spout here is done, without an open tree."""
@@ -234,7 +234,8 @@ class Ledgers:
         """
         if spout.retired and where in _ASKED:
             return None
-        self._in_hand.note_call(spout.task_id, where, self._clock.monotonic())
+        spout.called_at = now = self._clock.monotonic()
+        self._in_hand.note_call(spout.task_id, where, now)
         try:
             return act()
         except BaseException as error:

@@ -17,7 +17,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from streamlet.base.errors import BadEmit, NoRoom
 from streamlet.base.pools import is_pools
@@ -102,23 +102,40 @@ class RefusedEmits:
     """Why the latest was refused."""
 
 
+class HandedOver(NamedTuple):
+    """A call of another thread, on its way to the loop."""
+
+    act: TaskCall
+    rows: int
+    """The rows that it emits."""
+    untracked: int
+    """How many of them nobody tracks."""
+    size: int
+    """The bytes of all."""
+
+
 class TaskCalls:
     """The calls of other threads for one task, in order."""
 
     def __init__(self, others: OtherThreads, component: str) -> None:
         self.note_untracked: Callable[[int], None] = lambda count: None
-        """Takes how many untracked rows wait here, when it changes. Called under ``OtherThreads.changed``."""
+        """Takes how many untracked rows are counted nowhere but here, when it changes.
+
+        Called under ``OtherThreads.changed``."""
         self.note_gone: Callable[[int], None] = lambda count: None
         """Takes how many rows were refused for good and are counted nowhere else, when it changes. As above."""
         self.here = others.here
         self._others = others
         self._component = component
-        self._queue: deque[tuple[TaskCall, int, int, int]] = deque()
-        """Each with its rows, how many of them nobody tracks, and the bytes of all."""
+        self._queue: deque[HandedOver] = deque()
         self.rows = 0
         """Emitted rows that wait here. Changed under ``OtherThreads.changed``; the loop may look without it."""
         self.untracked = 0
         """Those of them that no tree knows: dropped, nobody would send them again."""
+        self._untracked_taken = 0
+        """Such rows of calls that the loop has taken and not counted yet."""
+        self._gone_taken = 0
+        """Refused rows that ``take_refused`` has returned and nobody has counted yet."""
         self._bytes = 0
         self._refusal = ""
         self.used = False
@@ -171,10 +188,10 @@ class TaskCalls:
             first, self.used = not self._queue, True
             self.emitted |= bool(rows)
             untracked = 0 if tracked else len(rows)
-            self._queue.append((act, len(rows), untracked, size))
+            self._queue.append(HandedOver(act, len(rows), untracked, size))
             self.rows += len(rows)
             self.untracked += untracked
-            self.note_untracked(self.untracked)
+            self._note_untracked()
             self._bytes += size
             others.waiting += 1
         if first:
@@ -196,7 +213,7 @@ class TaskCalls:
             before = self._refused.get(kind)
             gone = (before.gone if before else 0) + (0 if answered else rows)
             self._refused[kind] = RefusedEmits(kind, (before.rows if before else 0) + rows, gone, error)
-            self.note_gone(sum(each.gone for each in self._refused.values()))
+            self._note_gone()
 
     def take_refused(self) -> list[RefusedEmits]:
         """Return newly refused emits, one entry a kind of error.
@@ -207,41 +224,66 @@ class TaskCalls:
             return []
         with self._others.changed:
             taken, self._refused = self._refused, {}
+            self._gone_taken += sum(each.gone for each in taken.values())
         return [*taken.values()]
 
     def note_refused_taken(self) -> None:
         """Note that what ``take_refused`` returned is counted elsewhere."""
         with self._others.changed:
-            self.note_gone(sum(each.gone for each in self._refused.values()))
+            self._gone_taken = 0
+            self._note_gone()
+
+    def _note_gone(self) -> None:
+        self.note_gone(self._gone_taken + sum(each.gone for each in self._refused.values()))
+
+    def _note_untracked(self) -> None:
+        # Rule: with what the loop has taken and not counted. A thread may call in between, and a worker that is killed
+        # then would have those rows nowhere.
+        self.note_untracked(self._untracked_taken + self.untracked)
 
     @property
     def is_full(self) -> bool:
         """Whether emits wait for room."""
         return self.rows >= self._others.most or self._bytes >= self._others.most_bytes
 
-    def take(self, most: int, emits: bool) -> list[TaskCall]:
-        """Return waiting calls, oldest first, for the loop to make. Without ``emits`` it stops at the first emit."""
+    def take(self, most: int, emits: bool) -> list[HandedOver]:
+        """Return waiting calls, oldest first, for the loop to make. Without ``emits`` it stops at the first emit.
+
+        Call ``note_taken`` when they are made.
+        """
         # Acks and failures in front of the first emit pass even while emits must wait: they are what makes room.
         others, queue = self._others, self._queue
-        taken: list[TaskCall] = []
+        taken: list[HandedOver] = []
         with others.changed:
             was_full = self.is_full
-            while queue and len(taken) < most and (emits or not queue[0][1]):
-                act, rows, untracked, size = queue.popleft()
-                taken.append(act)
-                self.rows -= rows
-                self.untracked -= untracked
-                self._bytes -= size
+            while queue and len(taken) < most and (emits or not queue[0].rows):
+                call = queue.popleft()
+                taken.append(call)
+                self.rows -= call.rows
+                self.untracked -= call.untracked
+                self._untracked_taken += call.untracked
+                self._bytes -= call.size
             others.waiting -= len(taken)
             if was_full:
                 others.changed.notify_all()
         return taken
 
-    def note_taken(self) -> None:
-        """Note what waits here still. Call it when what ``take`` returned is done, and is counted elsewhere."""
-        # Rule: not by `take`. A worker that is killed in between would have these rows nowhere.
+    def give_back(self, left: Sequence[HandedOver]) -> None:
+        """Put calls that were taken and not made before all others."""
         with self._others.changed:
-            self.note_untracked(self.untracked)
+            self._queue.extendleft(reversed(left))
+            for call in left:
+                self.rows += call.rows
+                self.untracked += call.untracked
+                self._untracked_taken -= call.untracked
+                self._bytes += call.size
+            self._others.waiting += len(left)
+
+    def note_taken(self) -> None:
+        """Note that what ``take`` returned is done, and counted elsewhere."""
+        with self._others.changed:
+            self._untracked_taken = 0
+            self._note_untracked()
 
     def refuse(self, why: str) -> None:
         """Refuse calls from now on, also those that wait for room; queued ones are still taken."""

@@ -116,8 +116,8 @@ class SpoutTask:
         """One cell, where it outlives this process: how many untracked rows are in the outboxes."""
         self.counts_unsent = True
         """Whether they are counted; not those of a thread, which count as handed over."""
-        self.too_large = 0
-        """Untracked tuples that no frame could hold."""
+        self.untracked_lost = 0
+        """Untracked rows that no frame could hold, or that were taken back."""
         self.active = False
         self.paused = False
         """Whether somebody asked that it emits nothing: see ``WorkerLoop.pause_parts``."""
@@ -134,8 +134,11 @@ class SpoutTask:
         self._failed_besides = 0
         """Failures that are counted and not followed: ``_failed_ids`` was full."""
         self._complete: list[Any] = []  # acked before any bolt saw them: no receiver, or tracking is off
+        self._complete_rows = 0
+        """How many rows these have in the outboxes."""
         self._emitted_at: dict[int, float] = {}
-        self._now = clock.monotonic()
+        self.called_at = clock.monotonic()
+        """When the present call of the spout began: what it emits counts from then. Read once a call, not a tuple."""
         self.kept_bytes = 0
         """Bytes that the spout kept at the last look, to send them again."""
         self._kept_size = 0.0
@@ -193,7 +196,7 @@ class SpoutTask:
             ids[root] = tup_id
             trees[root] = edge
             if not root & SAMPLE:
-                emitted_at[root] = task._now
+                emitted_at[root] = task.called_at
             task.emits += 1
             put = pick(tup).extend
             put((root, edge, [*tup]))
@@ -278,6 +281,7 @@ class SpoutTask:
         if len(ids) < FEW and (pick := routes.single) is not None:
             if not self.tracked:
                 self._note_unsent(len(ids))
+                self._complete_rows += len(ids)
             for row, root, edge in zip(columns, roots, edges, strict=True):
                 box = pick(row)
                 put = box.switch(routes.name)
@@ -288,6 +292,7 @@ class SpoutTask:
             rows = columns.select(select)
             if not self.tracked:
                 self._note_unsent(len(rows))
+                self._complete_rows += len(rows)
             box.put_run(routes.name, select(roots), select(edges), rows, has_untracked=not self.tracked)
         return as_one
 
@@ -300,7 +305,7 @@ class SpoutTask:
         if as_one:  # one entry in the ledger, one delta for all
             roots = pending.open_set(ids)
             self.ledger.open[roots.start] = _xor_of_edges(drawn, count)
-            self._emitted_at[roots.start] = self._now
+            self._emitted_at[roots.start] = self.called_at
             return [*roots], edges
         first = pending.next_root
         pending.next_root = end = first + count * STEP
@@ -308,7 +313,7 @@ class SpoutTask:
         pending.ids.update(zip(roots, ids, strict=True))
         self.ledger.open.update(zip(roots, edges, strict=True))
         for root in range(first + (-first & SAMPLE), end, SAMPLE + 1):
-            self._emitted_at[root] = self._now
+            self._emitted_at[root] = self.called_at
         return [*roots], edges
 
     def emit_from_other_thread(
@@ -382,6 +387,7 @@ class SpoutTask:
                 put((0, 0, values))
             if tup_id is not None:
                 self._complete.append(tup_id)
+                self._complete_rows += len(rows)
             return
         if not rows:
             self._complete.append(tup_id)
@@ -402,7 +408,7 @@ class SpoutTask:
             self._epoch_roots.add(root)
             self._epoch_emits += 1
         if not root & SAMPLE:
-            self._emitted_at[root] = self._now
+            self._emitted_at[root] = self.called_at
         for (box, values), edge in zip(rows, edges, strict=True):
             box.switch(stream)((root, edge, values))
 
@@ -477,7 +483,6 @@ class SpoutTask:
         """
         if not self.active:
             return False
-        self._now = now
         pending, limit, replay, next_tuple = self.pending, self.window.size, self._replay, self.spout.next_tuple
         ids = pending.ids
         if self.spout.holds_back and replay is not None:
@@ -499,8 +504,20 @@ class SpoutTask:
                     break
         finally:
             self.pending.note_time(now)
-            self.deliver_complete()
         return self.emits != first
+
+    def take_back(self, untracked: int) -> int:
+        """Fail messages without trees as lost: their rows will not leave.
+
+        ``untracked`` such rows were taken out of the outboxes. Returns how many of them had no message: nobody sends
+        them again.
+        """
+        ids, self._complete = self._complete, []
+        lost = max(0, untracked - self._complete_rows)
+        self._complete_rows = 0
+        self.untracked_lost += lost
+        self._failed(ids, FailReason.LOST)
+        return lost
 
     def room(self) -> int:
         """Return how many tuples may still be emitted in this turn."""
@@ -538,6 +555,7 @@ class SpoutTask:
         self.stats.emitted = self.emits + self._more_tuples - self._epoch_emits
         if self._complete:
             ids, self._complete = self._complete, []
+            self._complete_rows = 0
             self.stats.acked += len(ids)
             self.spout.ack_many(ids)
         if self._poison_ids:

@@ -474,12 +474,12 @@ class WorkerLoop:
         """Make what calls of other threads are left, past all marks: emits are counted where they were for."""
         self._refuse_calls(object, "after the run had closed. It was not taken.")
         for live in self.tasks.values():
-            for act in live.run.calls.take(live.run.calls.rows + len(live.run.calls), emits=True):
+            for call in live.run.calls.take(live.run.calls.rows + len(live.run.calls), emits=True):
                 with self._keeping_failure():
                     if isinstance(live.run, SpoutTask):
-                        self.ledgers.guard(live.run, "emit", act)
+                        self.ledgers.guard(live.run, "emit", call.act)
                     else:
-                        act()
+                        call.act()
 
     def _component_of(self, task_id: int) -> str:
         return self.plan.tasks[task_id - 1].component
@@ -558,13 +558,22 @@ class WorkerLoop:
                 # Above the marks emits wait, and then their threads. Acks and failures do not.
                 # Rule: a bolt that rests, or is full, may emit: what its threads emit stands before the acks that end
                 # its rest.
-                acts = run.calls.take(THREAD_CALLS, emits=live.plan.task_id not in self.back_pressure.behind_full)
-                taken += len(acts)
-                for act in acts:
-                    act()
-                run.note_held()
+                taken += self._take_calls_of_bolt(run)
             self._collect(live)
         return taken > 0
+
+    def _take_calls_of_bolt(self, bolt: BoltTask) -> int:
+        calls = bolt.calls.take(THREAD_CALLS, emits=bolt.task_id not in self.back_pressure.behind_full)
+        made = 0
+        try:
+            for made, call in enumerate(calls, 1):  # noqa: B007 - how many, also of an error
+                call.act()
+        finally:
+            # Rule: an error that ends the run drops no call that was taken with its own: they are made while the open
+            # trees are finished, or counted.
+            bolt.calls.give_back(calls[made:])
+            bolt.note_held()
+        return made
 
     def _take_calls_of_spout(self, spout: SpoutTask) -> int:
         """Make the emits that other threads handed over for a spout.
@@ -578,8 +587,8 @@ class WorkerLoop:
         while self.paused <= {DRAINING} and taken < THREAD_CALLS and not spout.full and len(spout.calls):
             spout.counts_unsent = False  # they count as handed over until they are collected
             try:
-                for act in spout.calls.take(1, emits=True):
-                    self.ledgers.guard(spout, "emit", act)
+                for call in spout.calls.take(1, emits=True):
+                    self.ledgers.guard(spout, "emit", call.act)
                     taken += 1
             finally:
                 spout.counts_unsent = True
@@ -669,10 +678,12 @@ class WorkerLoop:
                 self._trace(work.run)
             assert isinstance(live.run, BoltTask)
             before, by_slices = work.left, inbox.deepest_first
-            live.run.execute(work, now if by_slices else until)
-            inbox.ran(work, before)
-            live.run.note_held()
-            self._collect(live)
+            try:
+                live.run.execute(work, now if by_slices else until)
+            finally:  # also where an error ends the run: what was done before it is done
+                inbox.ran(work, before)
+                live.run.note_held()
+                self._collect(live)
             if live.run.held and work.run.target in self.back_pressure.suspects:
                 self._finish_held(live)
             if inbox.grown or self.back_pressure.rests_changed:
@@ -744,10 +755,11 @@ class WorkerLoop:
                     ask = partial(spout.turn, BATCH_BUDGET if spout.by_batch else SPOUT_BUDGET, now)
                     if self.ledgers.guard(spout, "next_tuple", ask):
                         again |= not spout.spout.rests
-                        # A process may stand still in the middle of a turn, and wake when its tuples are another's.
+                        # Rule: asked before anything of this turn leaves, or is said to be done. A process may stand
+                        # still in the middle of a turn, and wake when its tuples are another's.
                         if not self.ledgers.guard(spout, "may_send", spout.spout.may_send):
-                            self._take_back(self.tasks[spout.task_id])
-                elif travels:
+                            self._take_back(self.tasks[spout.task_id], spout)
+                if spout.active or travels:
                     self.ledgers.guard(spout, "ack", spout.deliver_complete)
             finally:
                 if travels:
@@ -765,9 +777,20 @@ class WorkerLoop:
             spout.has_complete or any(self.tasks[spout.task_id].boxes) for spout in self.spouts.values()
         )
 
-    def _take_back(self, live: LiveTask) -> None:
-        """Drop what a spout's outboxes hold; its messages fail as lost."""
-        self.ledgers.fail_unsendable([run for box in live.boxes if box for run in box.take()])
+    def _take_back(self, live: LiveTask, spout: SpoutTask) -> None:
+        """Drop what a spout's outboxes hold; its messages fail as lost, and rows without one are counted."""
+        runs = [run for box in live.boxes if box for run in box.take()]
+        self.ledgers.fail_unsendable(runs)
+        untracked = sum(run.untracked_count for run in runs if run.has_untracked)
+        lost = self.ledgers.tell_failures(spout, partial(spout.take_back, untracked))
+        if lost:
+            logger.warning(
+                "%s (task %d) lost %d untracked tuples: its right to emit was over before they could leave, and nobody "
+                "sends them again. Emit with tup_id, so that what is taken back is sent again.",
+                live.plan.component,
+                spout.task_id,
+                lost,
+            )
 
     def _weigh_spouts(self, now: float) -> None:
         """Let spouts that keep too much emit nothing new."""
@@ -890,7 +913,9 @@ class WorkerLoop:
                 left, still = pending, now + FINISH_STILL_S
             if now >= min(deadline, still):
                 return
-            with contextlib.suppress(Exception):  # the spout may raise at each turn: its first reason counts
+            # The spout may raise at each turn: its first reason counts. And so it does before a `sys.exit()` of another
+            # bolt, which would pass for a death of the worker.
+            with contextlib.suppress(Exception, SystemExit):
                 self.turn(0.01)
             now = self.clock.monotonic()
 
@@ -933,7 +958,7 @@ class WorkerLoop:
             self.ledgers.drop(run)
             # Counted as lost before it is counted as sent no more: a death in between would find it nowhere.
             if isinstance(live.run, SpoutTask):
-                live.run.too_large += gone
+                live.run.untracked_lost += gone
                 self.ledgers.note_final(live.run)
             else:
                 live.run.stats.lost += gone

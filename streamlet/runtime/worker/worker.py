@@ -337,7 +337,8 @@ class Worker:
         self.channel.try_send(messages.Failed(message, status, trace, _retriable(error), drains))
 
     def _failed(self, error: Exception, status: int) -> int:
-        # Reported first: a `cleanup` that hangs must not keep the reason from the user.
+        # Reported before the close, which may hang in a `cleanup`; not before the open trees were finished, for the
+        # report ends the other workers too.
         self._report_failed(error, status)
         if self._loop is not None:
             self._close_failed(self._loop, starts_again=_retriable(error))

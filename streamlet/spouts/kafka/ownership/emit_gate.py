@@ -134,15 +134,17 @@ class EmitGate(Generic[Grant]):
 
     def _close_further(self, now_s: float) -> None:
         assert self._closing_by_s is not None and self._step is not None
-        # A right that is lost already commits nothing more.
-        if self._grant is not None and now_s < self._closing_by_s and not self._step.poll():
+        # Rule: no commit goes on once the place is given back: it would be sent beside the next owner's. A right that
+        # is lost already commits nothing more.
+        ended = self._grant is not None and self._step.poll()
+        if self._grant is not None and not ended and now_s < self._closing_by_s:
             return
-        ended, self._step = self._step, None
+        step, self._step = self._step, None
         self._stopped()
-        if ended.poll():
-            ended.take()
+        if ended:
+            step.take()
         else:
-            ended.cancel()
+            step.cancel()
 
     def _open_when_checked(self) -> None:
         grant = self._grant

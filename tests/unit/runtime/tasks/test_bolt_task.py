@@ -535,7 +535,7 @@ def test_a_dead_letter_from_another_thread_is_made_by_the_loop() -> None:
     thread.join()
     assert rig.fails == []
     for call in rig.task.calls.take(9, emits=True):
-        call()
+        call.act()
     assert rig.fails == [7] and rig.task.causes.take()[7].to_dead_letters
 
 

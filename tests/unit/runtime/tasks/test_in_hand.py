@@ -123,8 +123,8 @@ def test_a_call_that_was_handed_over_is_named_while_it_runs() -> None:
     rig.task.in_hand = InHand(page)
     seen: list[Holding | None] = []
     rig.task.hand_over(lambda: seen.append(holding(page)))
-    for act in rig.task.calls.take(1, emits=True):
-        act()
+    for call in rig.task.calls.take(1, emits=True):
+        call.act()
     (held,) = seen
     assert held is not None and (held.task, held.call, held.count) == (7, "its own call", 0)
     assert holding(page) is None

@@ -40,8 +40,8 @@ def test_the_calls_of_each_thread_keep_their_order() -> None:
     for thread in threads:
         thread.start()
     while len(made) < 8000:
-        for act in calls.take(64, emits=True):
-            act()
+        for call in calls.take(64, emits=True):
+            call.act()
     for number in range(4):
         assert [n for thread, n in made if thread == number] == list(range(2000))
 
@@ -73,9 +73,48 @@ def test_above_the_marks_acks_are_taken_and_emits_are_left_in_their_order() -> N
     for name, rows in (("ack", ()), ("emit", ROW), ("fail", ())):
         calls.put(partial(made.append, name), name, rows)
     for emits in (False, True):
-        for act in calls.take(10, emits):
-            act()
+        for call in calls.take(10, emits):
+            call.act()
         assert made == (["ack"] if not emits else ["ack", "emit", "fail"])
+
+
+def test_untracked_rows_that_were_taken_count_until_they_are_counted_elsewhere() -> None:
+    """Another call came in between, and a worker that was killed then had them nowhere."""
+    calls, noted = TaskCalls(OtherThreads(), "numbers"), list[int]()
+    calls.note_untracked = noted.append
+    calls.put(nothing, "emit_many", ROW * 5)
+    calls.take(1, emits=True)
+    calls.put(nothing, "emit", ROW)
+    calls.put(nothing, "ack")
+    assert noted == [5, 6, 6]
+    calls.take(1, emits=True)
+    calls.note_taken()
+    assert noted[-1] == 0
+
+
+def test_refused_rows_that_were_taken_count_until_they_are_counted_elsewhere() -> None:
+    calls, noted = TaskCalls(OtherThreads(), "work"), list[int]()
+    calls.note_gone = noted.append
+    calls.note_refused(ValueError("wrong"), 3, has_open_anchor=False)
+    assert len(calls.take_refused()) == 1
+    calls.note_refused(ValueError("wrong"), 1, has_open_anchor=False)
+    assert noted == [3, 4]
+    calls.note_refused_taken()
+    assert noted[-1] == 1
+
+
+def test_calls_that_were_taken_and_not_made_come_first_again() -> None:
+    others = OtherThreads()
+    calls, noted = TaskCalls(others, "work"), list[int]()
+    calls.note_untracked = noted.append
+    for rows in (ROW, ROW * 2, (), ROW * 3):
+        calls.put(nothing, "emit", rows)
+    taken = calls.take(3, emits=True)
+    calls.give_back(taken[1:])
+    assert (calls.rows, calls.untracked, others.waiting) == (5, 5, 3)
+    calls.note_taken()
+    assert noted[-1] == 5
+    assert [call.rows for call in calls.take(9, emits=True)] == [2, 0, 3] and others.waiting == 0
 
 
 def test_the_loop_is_woken_by_the_first_call_of_a_task() -> None:

@@ -91,7 +91,9 @@ class Rig:
 
     def turn(self, *acts: Any, now: float = 0.0, budget: int = 50) -> bool:
         self.spout.todo += acts
-        return self.task.turn(budget, now)
+        emitted = self.task.turn(budget, now)
+        self.task.deliver_complete()
+        return emitted
 
     def ack_all(self, rows: list[tuple[int, int, Any]]) -> None:
         self.task.apply_acks([(root, edge) for root, edge, _ in rows], 0.0)
@@ -631,7 +633,7 @@ def test_emit_each_on_another_thread_takes_all_rows_or_none(spout: type[Spout]) 
     with pytest.raises(NoRoom):
         emit_elsewhere(rig, [[4], [5]], ["d", "e"])
     for call in rig.task.calls.take(9, emits=True):
-        call()
+        call.act()
     assert [row for _, _, row in rig.emitted()] == [[1], [2], [3]]
     assert [*rig.task.pending.ids.values()] == ["a", "b", "c"]
 
@@ -648,5 +650,5 @@ def test_what_another_thread_emits_at_once_is_a_set_too() -> None:
     rig = Rig(by_batch=True, may_join=True)
     assert emit_elsewhere(rig, [[n] for n in range(FEW)], range(FEW)) is False, "not known yet"
     for call in rig.task.calls.take(9, emits=True):
-        call()
+        call.act()
     assert are_one_set([root for root, _, _ in rig.emitted()])

@@ -197,7 +197,7 @@ def test_a_task_whose_session_ended_while_nobody_came_makes_its_node_again_and_g
     scene.clock.advance(SESSION_S)
     player.nodes.resume()
     player.beat()
-    assert not player.may_emit() and not player.turn() and player.flushes == 1
+    assert not player.may_emit() and not player.turn() and player.flushes == 0
     player.beat()
     assert player.turn() and scene.children() == ["a-lines-0-1"]
 
