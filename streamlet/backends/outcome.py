@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from streamlet.backends.contract import ComponentStatus, RunResult, RunStatus
 from streamlet.base.errors import EXIT_FAILED, StreamletError
-from streamlet.base.untracked import NOBODY_SENDS, untracked_text
+from streamlet.base.untracked import NOBODY_SENDS, NOBODY_SENDS_OF_SPOUT, untracked_text
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import Spout, hears_failures
 from streamlet.model.spec import SPOUT
@@ -168,9 +168,10 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
     if lost:
         counts = " and ".join(f"{row.lost:,} at {row.name}" for row in lost)
         besides = f" Besides, {_rows_text(failed)} failed and were given up." if failed else ""
-        raise TuplesLeft(
-            f"The topology ran to its end, but untracked tuples were lost: {counts}. {NOBODY_SENDS}{besides}", result
-        )
+        # What a spout has lost may be untracked tuples, or trees of one that hears of no failures.
+        of_spouts = any(row.kind == SPOUT for row in lost)
+        what, why = ("tuples", NOBODY_SENDS_OF_SPOUT) if of_spouts else ("untracked tuples", NOBODY_SENDS)
+        raise TuplesLeft(f"The topology ran to its end, but {what} were lost: {counts}. {why}{besides}", result)
     if not failed:
         return _check_open_trees(result, topology)
     counts = _rows_text(failed)

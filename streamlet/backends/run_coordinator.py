@@ -18,7 +18,7 @@ import shutil
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from streamlet.backends import run_commands
@@ -39,7 +39,7 @@ from streamlet.backends.untracked_losses import TupleLoss
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import EXIT_FAILED, BadInput, StreamletError
 from streamlet.base.log_line import RUN, LogLine
-from streamlet.base.untracked import NOBODY_SENDS, untracked_text
+from streamlet.base.untracked import NO_FAILURES_HEARD, NOBODY_SENDS, untracked_text
 from streamlet.model.paused import PausedPart
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
@@ -664,6 +664,8 @@ class RunCoordinator:
                     self.launcher.kill(worker, epoch)
                     self._close_channel(worker, epoch)
                 case instructions.Replaced(worker, epoch):
+                    if self.supervisor.ending is None:
+                        self.numbers.resumed(worker)
                     self._say("warning", self._replaced_text(worker, epoch), worker, epoch)
                 case instructions.GiveUp(reason):
                     self.failure = self.failure or RunFailed(reason)
@@ -696,7 +698,9 @@ class RunCoordinator:
             self._note_losses(numbers.losses.died(worker, epoch, counts, self._living(), ends))
         if ends:
             return  # nobody takes its place: its last numbers stand, and what was open with it is not done
-        numbers.replaced(worker)
+        self._note_lost_trees(
+            worker, epoch, numbers.replaced(worker, kept.look_at_open() if kept is not None else None)
+        )
         self.places.pop(worker, None)  # its replacement may be elsewhere
 
     def _living(self) -> set[int]:
@@ -718,6 +722,12 @@ class RunCoordinator:
             text = f"worker {worker} took up to {untracked_text(tuples)} along. {NOBODY_SENDS}"
             self._say("error", text, worker, epoch)
 
+    def _note_lost_trees(self, worker: int, epoch: int, trees: Mapping[str, int]) -> None:
+        if trees:
+            counts = " and ".join(f"{count:,} of {name}" for name, count in trees.items())
+            text = f"worker {worker} took up to so many open tuple trees along: {counts}. {NO_FAILURES_HEARD}"
+            self._say("error", text, worker, epoch)
+
     def _say(self, level: str, text: str, worker: int | None, epoch: int) -> None:
         """Show a line of the coordinator's own, about a worker or none."""
         self.observer.on_event(LogLine(level, text, time.time(), RUN._replace(worker=worker, epoch=epoch)))
@@ -726,7 +736,9 @@ class RunCoordinator:
         """Return the line about a replaced worker: open trees are replayed, memory of bolts is lost."""
         here = self._components_on(worker)
         bolts = [c.name for c in self.plan.topology.components if c.kind != SPOUT and c.name in here]
-        text = f"worker {worker} was started again (epoch {epoch}): what was open is replayed"
+        # Rule: a spout that stands when the run ends is not asked for tuples any more.
+        replayed = "what was open is replayed" if self.supervisor.ending is None else "too late to replay what was open"
+        text = f"worker {worker} was started again (epoch {epoch}): {replayed}"
         if not bolts:
             return f"{text}."
         return (

@@ -11,6 +11,7 @@ from streamlet.backends.partition_rows import PartitionRows
 from streamlet.backends.untracked_losses import UntrackedLosses
 from streamlet.components.spout import Spout, hears_failures
 from streamlet.model.plan import Plan
+from streamlet.model.spec import SPOUT
 from streamlet.runtime.tasks.task_stats import GAUGES, TaskStats, component_rows, merged
 from streamlet.runtime.tasks.untracked_counts import Counted
 from streamlet.runtime.worker.messages import Beat
@@ -31,6 +32,8 @@ class RunNumbers:
         self.losses = UntrackedLosses(plan)
         self._ended: dict[str, Mapping[str, Any]] = {}
         """Component -> sum of the last counters of its tasks whose worker was replaced."""
+        self._owed: dict[int, Counter[str]] = {}
+        """Worker -> trees that were open when it died, by spout, until its replacement may send them again."""
 
     def heard(self, worker: int, beat: Beat) -> None:
         """Take a worker's heartbeat."""
@@ -52,11 +55,16 @@ class RunNumbers:
         """Tell whether a heartbeat of the worker had numbers."""
         return worker in self.beats and bool(self.beats[worker].tasks)
 
-    def replaced(self, worker: int) -> None:
-        """Keep the counters of a worker that died: a run's totals do not shrink."""
+    def replaced(self, worker: int, pending: Mapping[int, int] | None = None) -> Counter[str]:
+        """Keep the counters of a worker that died: a run's totals do not shrink.
+
+        ``pending``: its open trees by task, where they have outlived it. Returns, by spout, those that nobody sends
+        again: of a spout that hears of no failures.
+        """
         beat = self.beats.pop(worker, None)
         self.lost.update(beat.lost if beat is not None else {})
         self.partitions.gone(worker)
+        gone_for_good = self._note_open_at_death(worker, beat, pending)
         # The spouts of a replacement start over: what the old ones had still to send again is counted no more.
         for task_id, snapshot in beat.tasks.items() if beat else ():
             # What its components reported may be of a state that is gone with it.
@@ -66,6 +74,27 @@ class RunNumbers:
                 last["given_up"] = max(snapshot["given_up"], snapshot["unreplayed"])
             # One sum and no list: a worker may be replaced any number of times.
             self._ended[name] = merged(self._ended[name], last) if name in self._ended else last
+        return gone_for_good
+
+    def _note_open_at_death(self, worker: int, beat: Beat | None, pending: Mapping[int, int] | None) -> Counter[str]:
+        # Rule: a tree that was open when the worker of its spout died is not done. A spout that hears of failures owes
+        # it until its replacement is asked for tuples; of any other it is lost.
+        final: Counter[str] = Counter()
+        for task in self._plan.tasks_on(worker):
+            snapshot = beat.tasks.get(task.task_id) if beat is not None else None
+            known = snapshot["open"] if snapshot is not None else 0
+            if self._is_deaf(task.component):
+                told = known - snapshot["unreplayed"] if snapshot is not None else 0
+                final[task.component] += told if pending is None else pending.get(task.task_id, 0)
+            elif self._plan.topology.component(task.component).kind == SPOUT:
+                owed = max(known, (pending or {}).get(task.task_id, 0))
+                self._owed.setdefault(worker, Counter())[task.component] += owed
+        self.lost.update(+final)
+        return +final
+
+    def resumed(self, worker: int) -> None:
+        """Note that the spouts of a replacement are asked for tuples."""
+        self._owed.pop(worker, None)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each component, with all that was counted."""
@@ -76,9 +105,14 @@ class RunNumbers:
         lost = self.lost + self.left
         for beat in self.beats.values():
             lost.update(beat.lost)
+        owed = self._owed_by_spout()
         for row in rows:
             row["lost"] += lost[row["name"]]
+            row["open"] += owed[row["name"]]
         return rows
+
+    def _owed_by_spout(self) -> Counter[str]:
+        return sum(self._owed.values(), Counter())
 
     def _is_deaf(self, component: str) -> bool:
         cls = self._plan.topology.component(component).cls
@@ -86,7 +120,8 @@ class RunNumbers:
 
     def open_trees(self, ended: bool) -> int:
         """Count open trees; ``ended``: those that the run leaves."""
-        return sum(beat.unfinished if ended else beat.pending for beat in self.beats.values())
+        living = sum(beat.unfinished if ended else beat.pending for beat in self.beats.values())
+        return living + self._owed_by_spout().total()
 
     def hanging(self) -> tuple[dict[str, Any], ...]:
         """Return the calls that hang, with worker and component."""

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+NO_FAILURES_HEARD = "Their spout has no fail, so it hears of no failures and nobody sends them again."
+"""The sentence behind a number of tuple trees of such a spout."""
+
+NOBODY_SENDS_OF_SPOUT = (
+    "Nobody sends them again: they are not tracked, or their spout has no fail and hears of no failures."
+)
+
 NOBODY_SENDS = "They are not tracked, so no spout hears of them and nobody sends them again."
 
 

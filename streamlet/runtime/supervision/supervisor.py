@@ -140,6 +140,8 @@ class Supervisor:
         """Pair of workers -> version of the book before which its links are void."""
         self._replaced: set[int] = set()
         """Workers to announce as replaced when the run is whole again."""
+        self._too_late: set[int] = set()
+        """Workers of spouts whose replacement stood when the run ended already: it was asked for no tuples."""
         self._quiet = 0
         self._quiet_steps = quiet_steps
         self._kept_since_s: float | None = None
@@ -591,6 +593,8 @@ class Supervisor:
             worker.caught_up = False
         self.whole = self.began = True
         replaced = [Replaced(index, self.workers[index].epoch) for index in sorted(self._replaced)]
+        if self.ending is not None:
+            self._too_late |= self._replaced & self.spout_workers
         self._replaced.clear()
         return [Whole(self.version), *replaced]
 
@@ -611,7 +615,8 @@ class Supervisor:
             for worker in up.values():
                 worker.drained = worker.idle = False
             return [Quiet(self._quiet)]
-        self.drained = not missing and all(w.done for w in up.values())
+        # Rule: a spout that came back too late has sent nothing again, so what was open when it died is not done.
+        self.drained = not (missing or self._too_late) and all(w.done for w in up.values())
         return self._stop(now, settled=True)
 
     def _tick_for_kept(self, now: float) -> list[Instruction]:

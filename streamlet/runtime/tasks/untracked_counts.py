@@ -4,8 +4,8 @@ Behind the page of ``in_hand`` in the same file: for each task of the run how ma
 that task, how many it has emitted to that task, and how many emits of the task have returned that are not among these
 yet: handed over by its threads, or in outboxes that the loop has not emptied. What a dead worker took along is what
 went to it less what it had worked off, and what it emitted less what others had read (``backends.untracked_losses``).
-Beside them stands what the task has given up and lost, and how many emits of its threads were refused that are not
-counted there yet. Pure: a buffer in, numbers out.
+Beside them stands what the task has given up and lost, how many emits of its threads were refused that are not counted
+there yet, and a spout's open trees. Pure: a buffer in, numbers out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from streamlet.runtime.tasks.in_hand import PAGE_BYTES
 
-_COLUMNS = 7
+_COLUMNS = 8
 
 
 class Counted(NamedTuple):
@@ -32,14 +32,14 @@ def page_size(tasks: int) -> int:
 
 
 class UntrackedCounts:
-    """Seven numbers a task, at its id less 1. Each is changed by one thread at a time, and read by any."""
+    """Eight numbers a task, at its id less 1. Each is changed by one thread at a time, and read by any."""
 
     def __init__(self, tasks: int, page: Any = None) -> None:
         """Take the memory behind a page; without one, memory of this process."""
         room = bytearray(8 * _COLUMNS * tasks) if page is None else memoryview(page)[PAGE_BYTES : page_size(tasks)]
         words = memoryview(room).cast("Q")
         columns = [words[at * tasks : (at + 1) * tasks] for at in range(_COLUMNS)]
-        self.done, self.emitted, self.handed, self.unsent, self.given_up, self.lost, self.refused = columns
+        self.done, self.emitted, self.handed, self.unsent, self.given_up, self.lost, self.refused, self.open = columns
 
     def look(self) -> Counted:
         """Return the numbers of untracked tuples as they are. Any thread."""
@@ -53,6 +53,10 @@ class UntrackedCounts:
     def look_at_lost(self) -> dict[int, int]:
         """Return what each task knows to be lost, zeros left out."""
         return _by_task(self.lost)
+
+    def look_at_open(self) -> dict[int, int]:
+        """Return the open trees of each spout's task, zeros left out."""
+        return _by_task(self.open)
 
 
 def _by_task(column: memoryview) -> dict[int, int]:

@@ -762,6 +762,7 @@ class WorkerLoop:
                 if spout.active or travels:
                     self.ledgers.guard(spout, "ack", spout.deliver_complete)
             finally:
+                self.untracked.open[spout.task_id - 1] = len(spout.pending)
                 if travels:
                     self._collect(self.tasks[spout.task_id])  # also what it emitted before it raised
         # Rule: the census begins when all links stand. A question to a worker without a link is lost, and a round that

@@ -43,14 +43,18 @@ def row(numbers: RunNumbers, name: str) -> dict[str, Any]:
     return found
 
 
-def test_what_a_replaced_worker_counted_stays_and_what_was_open_with_it_does_not(numbers: RunNumbers) -> None:
+def test_what_a_replaced_worker_counted_stays_and_what_was_open_until_its_replacement_sends(
+    numbers: RunNumbers,
+) -> None:
     numbers.heard(0, Beat({1: snapshot(emitted=20, open=4, unreplayed=2), 3: snapshot(executed=9)}, [], 4, 4))
     assert (row(numbers, "numbers")["emitted"], numbers.open_trees(ended=False)) == (20, 4)
-    for _ in range(2):
-        numbers.replaced(0)
-        assert not numbers.are_known_of(0) and numbers.open_trees(ended=False) == 0
+    for pending in (None, {}):
+        assert not numbers.replaced(0, pending)
+        assert not numbers.are_known_of(0) and numbers.open_trees(ended=True) == 4
         found = row(numbers, "numbers")
-        assert (found["emitted"], found["open"], found["given_up"]) == (20, 0, 0)
+        assert (found["emitted"], found["open"], found["given_up"]) == (20, 4, 0)
+    numbers.resumed(0)
+    assert (row(numbers, "numbers")["open"], numbers.open_trees(ended=True)) == (0, 0)
     numbers.heard(0, Beat({1: snapshot(emitted=5)}, [], 1, 2))
     assert row(numbers, "numbers")["emitted"] == 25
     assert (numbers.open_trees(ended=False), numbers.open_trees(ended=True)) == (1, 2)
@@ -90,14 +94,35 @@ def test_what_outlived_a_dead_worker_stands_in_its_rows_and_is_counted_once(numb
         numbers.replaced(1)
 
 
+class Unhearing(Spout):
+    outputs = ["n"]
+
+
+class Final(Topology):
+    numbers = Unhearing.spec()
+
+
 def test_failures_that_nobody_hears_of_are_final_when_their_worker_dies() -> None:
-    class Deaf(Spout):
-        outputs = ["n"]
-
-    class Made(Topology):
-        numbers = Deaf.spec()
-
-    made = RunNumbers(make_plan(Made.__topology__, 1))
-    made.heard(0, Beat({1: snapshot(unreplayed=2)}, [], 0, 0))
+    made = RunNumbers(make_plan(Final.__topology__, 1))
+    made.heard(0, Beat({1: snapshot(unreplayed=2, open=2)}, [], 0, 0))
     made.replaced(0)
-    assert row(made, "numbers")["given_up"] == 2
+    found = row(made, "numbers")
+    assert (found["given_up"], found["lost"]) == (2, 0)
+
+
+@pytest.mark.parametrize(("pending", "lost"), [(None, 3), ({}, 0), ({1: 9}, 9)])
+def test_open_trees_of_a_spout_that_hears_of_no_failures_are_lost_when_its_worker_dies(
+    pending: dict[int, int] | None, lost: int
+) -> None:
+    """By its last heartbeat, or by what outlived it, which is newer."""
+    made = RunNumbers(make_plan(Final.__topology__, 1))
+    made.heard(0, Beat({1: snapshot(unreplayed=2, open=5)}, [], 0, 0))
+    assert made.replaced(0, pending) == ({"numbers": lost} if lost else {})
+    assert made.replaced(0, pending if pending is None else {}) == {}
+    found = row(made, "numbers")
+    assert (found["lost"], found["open"], found["given_up"]) == (lost, 0, 2)
+
+
+def test_trees_that_were_open_before_the_first_heartbeat_are_owed(numbers: RunNumbers) -> None:
+    numbers.replaced(0, {1: 7})
+    assert numbers.open_trees(ended=True) == row(numbers, "numbers")["open"] == 7

@@ -54,6 +54,23 @@ def test_what_failed_while_the_run_drained_is_not_done() -> None:
     assert not supervisor.drained
 
 
+@pytest.mark.parametrize(("ends_first", "spout"), [(True, True), (False, True), (True, False)])
+def test_a_spout_that_comes_back_while_the_run_ends_has_sent_nothing_again(ends_first: bool, spout: bool) -> None:
+    """What was open when its worker died is not done. A worker of bolts alone owes nothing."""
+    supervisor = running()
+    died = 0 if spout else 1
+    supervisor.gone(died, 1, "was killed by SIGKILL", 2.0)
+    supervisor.tick(2.5)
+    if ends_first:
+        supervisor.end("interrupted", 2.6)
+    bring_up(supervisor, [died], 3.0)
+    if not ends_first:
+        supervisor.end("interrupted", 3.1)
+    all_quiet(supervisor, 3.2, step=0)
+    assert all_quiet(supervisor, 3.3) == [Close(clean=True, settled=True)]
+    assert supervisor.drained is not (ends_first and spout)
+
+
 def test_a_drain_that_takes_too_long_is_cut_short() -> None:
     """What was still open is not committed, and is read again by the next run."""
     supervisor = running(limits=Limits(drain_s=4))

@@ -16,6 +16,7 @@ def test_each_task_has_its_own_numbers_and_the_page_before_them_is_left_alone() 
         (counts.handed, 7),
         (counts.given_up, 10),
         (counts.lost, 13),
+        (counts.open, 16),
     ):
         for at in range(3):
             column[at] += first + at
@@ -25,9 +26,10 @@ def test_each_task_has_its_own_numbers_and_the_page_before_them_is_left_alone() 
     assert UntrackedCounts(3, page).look().handed == {1: 7, 2: 8, 3: 13}, "with what is in outboxes"
     assert UntrackedCounts(3, page).look_at_given_up() == {1: 10, 2: 16, 3: 12}, "refused emits among them"
     assert UntrackedCounts(3, page).look_at_lost() == {1: 13, 2: 14, 3: 15}
+    assert UntrackedCounts(3, page).look_at_open() == {1: 16, 2: 17, 3: 18}
     held = holding(page)
     assert held is not None and (held.task, held.call) == (2, "process_tick")
-    assert len(page) == PAGE_BYTES + 21 * 8
+    assert len(page) == PAGE_BYTES + 24 * 8
 
 
 def test_without_a_page_they_are_kept_by_the_process_and_zeros_are_not_told() -> None:

@@ -1,0 +1,134 @@
+"""Trees that were open when the worker of their spout died are not done because its replacement is quiet."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamlet.backends.contract import RunRequest, RunResult, Stop
+from streamlet.backends.outcome import TuplesLeft
+from streamlet.backends.processes import ProcessesBackend
+from streamlet.base.log_line import LogLine
+from streamlet.model.settings import resolve
+from streamlet.runtime.worker.loading import load_topology
+from streamlet.runtime.worker.loop import SPOUT_BUDGET
+from tests.patience import PATIENCE_S
+from tests.run_observer import Watcher
+
+pytestmark = pytest.mark.faults
+
+FILE = """
+import os, time
+from pathlib import Path
+from streamlet import Bolt, ReliableSpout, Spout, Topology
+
+NOTES = Path(__file__).parent
+
+class Begins(ReliableSpout):
+    # It begins again at its first number.
+    outputs = ["n"]
+    def initialize(self, conf, context):
+        (NOTES / "pid").write_text(str(os.getpid()))
+        self.n = 0
+    def next_tuple(self):
+        if self.n < 600:
+            self.n += 1
+            self.emit([self.n], self.n)
+
+class Forgets(Spout):
+    # A queue that forgets what it has handed out: its place outlives the process.
+    outputs = ["n"]
+    place = NOTES / "place"
+    def initialize(self, conf, context):
+        (NOTES / "pid").write_text(str(os.getpid()))
+        self.n = int(self.place.read_text()) if self.place.exists() else 0
+    def next_tuple(self):
+        if self.n < 600:
+            self.n += 1
+            Path(f"{self.place}.new").write_text(str(self.n))
+            os.replace(f"{self.place}.new", self.place)
+            self.emit([self.n], self.n)
+    def caught_up(self):
+        return self.n >= 600
+
+class Store(Bolt):
+    def initialize(self, conf, context):
+        self.file = open(NOTES / "stored", "a")
+    def process(self, tup):
+        time.sleep(0.005)
+        self.file.write(f"{tup.values[0]}\\n")
+        self.file.flush()
+
+class Made(Topology):
+    numbers = SPOUT.spec()
+    store = Store.spec(inputs=[numbers], par=2)
+"""
+
+
+class Killing(Watcher):
+    """Kills the spout's worker when some numbers are stored; asks for the end when that is told."""
+
+    def __init__(self, folder: Path, stop: Stop | None) -> None:
+        super().__init__()
+        self.folder, self.stop = folder, stop
+        self.thread = threading.Thread(target=self.kill)
+        self.thread.start()
+
+    def kill(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        stored = self.folder / "stored"
+        while not stored.exists() or len(stored.read_text().split()) < 60:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.kill(int((self.folder / "pid").read_text()), signal.SIGKILL)
+
+    def on_event(self, line: LogLine) -> None:
+        super().on_event(line)
+        # Its replacement is started a tenth of a second later, and is up some tenths after that.
+        if self.stop is not None and "was killed by SIGKILL" in line.text:
+            threading.Timer(0.2, self.stop.ask).start()
+
+
+def ran(folder: Path, spout: str, watcher: Watcher, stop: Stop, **more: Any) -> RunResult:
+    file = folder / f"owes_{spout.lower()}.py"
+    file.write_text(FILE.replace("SPOUT", spout))
+    topology = load_topology(file)
+    until = {"streamlet.until.caught.up": more.get("until_caught_up", False)}
+    conf = resolve(topology.config, {"streamlet.worker.heartbeat.secs": 0.2, **until})
+    request = RunRequest(topology, conf, file=file, attribute="Made", workers=2, **more)
+    return ProcessesBackend().run(request, watcher, stop)
+
+
+def stored(folder: Path) -> int:
+    return len({*(folder / "stored").read_text().split()})
+
+
+def test_what_a_dead_spout_had_open_is_open_when_the_run_ends_before_its_replacement_sends_it(tmp_path: Path) -> None:
+    """A replacement that stands when the run ends is asked for nothing; the run said that all was done."""
+    stop = Stop()
+    watcher = Killing(tmp_path, stop)
+    result = ran(tmp_path, "Begins", watcher, stop)
+    watcher.thread.join()
+    assert (result.reason, result.drained) == ("interrupted", False)
+    assert result.status.pending == result.components["numbers"].open > 0
+    assert not any("what was open is replayed" in text for text in watcher.texts), watcher.texts
+
+
+def test_open_trees_of_a_spout_that_sends_nothing_again_are_lost_with_its_worker(tmp_path: Path) -> None:
+    """Of 600 hundreds were never stored, and the run ended with status 0."""
+    stop = Stop()
+    watcher = Killing(tmp_path, None)
+    with pytest.raises(TuplesLeft, match=r"tuples were lost: [\d,]+ at numbers") as caught:
+        ran(tmp_path, "Forgets", watcher, stop, until_caught_up=True)
+    watcher.thread.join()
+    assert caught.value.result is not None
+    lost = caught.value.result.components["numbers"].lost
+    # Those of the turn in which it died had not left.
+    assert 0 < 600 - stored(tmp_path) <= lost + SPOUT_BUDGET
+    assert any("open tuple trees along" in text for text in watcher.texts)
