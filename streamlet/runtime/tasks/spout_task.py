@@ -545,6 +545,10 @@ class SpoutTask:
             self._kept_size += (size - self._kept_size) / (8 if self._kept_size else 1)
         return self._kept_size
 
+    def note_emitted(self) -> None:
+        """Count emits: messages, and each tuple of ``emit_many``."""
+        self.stats.emitted = self.emits + self._more_tuples - self._epoch_emits
+
     @property
     def has_complete(self) -> bool:
         """Whether ``deliver_complete`` has anything to tell."""
@@ -552,7 +556,6 @@ class SpoutTask:
 
     def deliver_complete(self) -> None:
         """Settle messages that were over when emitted: no reader, nothing tracked, or given up."""
-        self.stats.emitted = self.emits + self._more_tuples - self._epoch_emits
         if self._complete:
             ids, self._complete = self._complete, []
             self._complete_rows = 0

@@ -759,7 +759,8 @@ class WorkerLoop:
                         # still in the middle of a turn, and wake when its tuples are another's.
                         if not self.ledgers.guard(spout, "may_send", spout.spout.may_send):
                             self._take_back(self.tasks[spout.task_id], spout)
-                if spout.active or travels:
+                spout.note_emitted()
+                if spout.has_complete and (spout.active or travels):
                     self.ledgers.guard(spout, "ack", spout.deliver_complete)
             finally:
                 self.untracked.open[spout.task_id - 1] = len(spout.pending)

@@ -92,6 +92,7 @@ class Rig:
     def turn(self, *acts: Any, now: float = 0.0, budget: int = 50) -> bool:
         self.spout.todo += acts
         emitted = self.task.turn(budget, now)
+        self.task.note_emitted()
         self.task.deliver_complete()
         return emitted
 
