@@ -22,8 +22,8 @@ class SharedFiles(dict[str, Path]):
 class TopologyContext(Mapping[str, Any]):
     """Handed to ``initialize``. Task ids are dense from 1; ``task_index`` counts within the component.
 
-    ``epoch`` grows by one with each restart of the worker; ``topology_id`` is fresh for each run. ``run_began``: all
-    workers had stood before, so this one takes the place of one that died.
+    ``epoch`` grows by one with each restart of the worker; ``topology_id`` is fresh for each run, with a seed,
+    too. ``run_began``: all workers had stood before, so this one takes the place of one that died.
     ``wake`` may be called from any thread to make the worker's loop look at this component again.
 
     It is a mapping, too, with the keys that Storm gives to components in other languages: ``context["taskid"]``.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from streamlet.base.errors import BadInput, SettingError, StreamletError, refuse_all
-from streamlet.base.whole_file import write_whole
+from streamlet.base.whole_file import write_new
 from streamlet.bolts.dataframe.column_types import SinkColumn, missing_fields, parse_columns
 from streamlet.bolts.dataframe.roll import RollRule, rest_s
 from streamlet.bolts.dataframe.row_batches import RowBatches
@@ -56,6 +56,8 @@ class DataFrameSink(Bolt):
         self._count = self._bytes = 0
         self._first_s = self._latest_s = 0.0
         self._written = self._files = 0
+        self._names = 0
+        """Names of files that are taken."""
         self._failures = 0
         """Files in a row that could not be written."""
         self._again_s: float | None = None
@@ -215,13 +217,16 @@ class DataFrameSink(Bolt):
     def _write(self) -> Exception | None:
         """Write the rows that wait as a file and ack their tuples; or return the error."""
         table = self._maker.arrow.Table.from_batches(self._rows, self._maker.schema)
-        path = self._folder / f"{self._name}-{self._files:06d}.parquet"
+        path = self._folder / f"{self._name}-{self._names:06d}.parquet"
         try:
-            write_whole(path, lambda file: self._maker.parquet.write_table(table, file))
+            write_new(path, lambda file: self._maker.parquet.write_table(table, file))
         except (OSError, self._maker.arrow.ArrowException) as error:
+            # A name that is taken is left to its file, and the next try has the next one.
+            self._names += isinstance(error, FileExistsError)
             return error
         self._failures = 0
         self._files += 1
+        self._names += 1
         self._written += self._count
         # Rule: only now. A tuple that is acked before its file has its name on the disk is lost with the worker.
         for batch in self._emptied():

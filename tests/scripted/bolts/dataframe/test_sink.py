@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from pyarrow import parquet
 
-from streamlet import BadInput, SettingError, StreamletError
+from streamlet import BadInput, ReliableSpout, SettingError, StreamletError, Topology, TopologyContext
 from streamlet.bolts.dataframe import DataFrameSink, sink
 from streamlet.model.spec import ComponentSpec
 from streamlet.testing import BoltTester
@@ -69,6 +71,7 @@ def test_a_file_ends_by_rows_and_by_age(tmp_path: Path) -> None:
             tester.give(row)
             tester.advance(0.8)
         assert len(tester.acked) == 3, "none waits longer for those that come after it"
+    assert len(rows(tmp_path)) == 5
 
 
 def test_a_tuple_that_does_not_fit_fails_alone_and_says_why(tmp_path: Path) -> None:
@@ -90,7 +93,7 @@ def full(path: Path, write: Any) -> None:
 
 def give_while_full(tester: Any, monkeypatch: pytest.MonkeyPatch, *given: list[Any], seconds: float) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(sink, "write_whole", full)
+        patched.setattr(sink, "write_new", full)
         tester.give(*given)
         tester.advance(seconds)
 
@@ -128,7 +131,7 @@ def test_when_a_disk_stays_full_tuples_fail_before_they_time_out_and_come_again(
 def test_a_stop_that_cannot_write_the_rest_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tester = BoltTester(made(tmp_path), sources=FIELDS)
     tester.give(["a", 1.0])
-    monkeypatch.setattr(sink, "write_whole", full)
+    monkeypatch.setattr(sink, "write_new", full)
     with pytest.raises(StreamletError, match=r"could not write a file of 1 rows .* come again in the next one"):
         tester.close()
 
@@ -138,6 +141,42 @@ def test_a_stop_writes_the_rest(tmp_path: Path) -> None:
     tester.give(["a", 1.0])
     tester.close()
     assert rows(tmp_path) == [["a", 1.0]]
+
+
+class Day(ReliableSpout):
+    outputs = ["station", "celsius"]
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.left = [conf["day"]]
+
+    def next_tuple(self) -> None:
+        if self.left:
+            self.emit([self.left[-1], 1.0], self.left.pop())
+
+    def caught_up(self) -> bool:
+        return not self.left and not self.has_unfinished()
+
+
+def test_no_run_writes_over_the_files_of_another_with_its_seed(tmp_path: Path) -> None:
+    class Daily(Topology):
+        config = {"streamlet.seed": 7, "day": ""}
+        days = Day.spec()
+        out = DataFrameSink.spec(inputs=[days], path=str(tmp_path), schema="station string, celsius double", idle_s=0.1)
+
+    for day in ("monday", "tuesday"):
+        assert Daily.run(backend="inline", settings={"day": day}, seconds=60).drained
+    assert sorted(rows(tmp_path)) == [["monday", 1.0], ["tuesday", 1.0]]
+
+
+def test_a_file_that_has_the_name_stays_and_the_rows_get_another(tmp_path: Path) -> None:
+    with BoltTester(made(tmp_path), sources=FIELDS, raise_errors=False) as tester:
+        there = tmp_path / f"{tester.bolt._name}-000000.parquet"
+        parquet.write_table(pyarrow.table({"station": ["acked"], "celsius": [0.0]}), there)
+        tester.give(["a", 1.0])
+        tester.advance(5.0)
+        assert tester.acked == [["a", 1.0]] and rows(tmp_path) == [["acked", 0.0], ["a", 1.0]]
+        assert "-000000.parquet is there already, and is not replaced" in str(tester.errors[0].error)
+        assert len(tester.errors) == 1 and tester.metrics["files_written"] == 1
 
 
 def test_times_and_lists_are_what_they_were(tmp_path: Path) -> None:
