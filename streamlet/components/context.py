@@ -45,6 +45,9 @@ class TopologyContext(Mapping[str, Any]):
     uniform: Callable[[], float] | None = None
     """A source of numbers in [0, 1), seeded where the run is (``streamlet.seed``); None: use your own."""
 
+    first_time_out_s: float | None = None
+    """Seconds after which the first time out of all tuples that may reach this bolt; None: none of them does."""
+
     outputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Stream -> fields of what this component emits."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from streamlet import BadInput, ReliableSpout, SettingError, StreamletError, Topology, TopologyContext
+from streamlet import BadInput, Bolt, ReliableSpout, SettingError, StreamletError, Topology, TopologyContext, Tuple
 from streamlet.bolts.dataframe import DataFrameSink, sink
 from streamlet.model.spec import ComponentSpec
 from streamlet.testing import BoltTester
@@ -195,9 +196,71 @@ def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert not files(tmp_path)
 
 
-def test_tuples_may_not_be_open_for_longer_than_the_time_out(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"max_age_s is 20, and topology\.message\.timeout\.secs is 30"):
-        BoltTester(made(tmp_path, max_age_s=20.0), sources=FIELDS)
+class Passes(Bolt):
+    outputs = ["station", "celsius"]
+
+    def process(self, tup: Tuple) -> None:
+        self.emit(tup.values)
+
+
+@pytest.mark.parametrize(
+    ("quick", "live", "settings", "said"),
+    [
+        (3, None, {}, "10, and topology.message.timeout.secs of quick, whose tuples reach it, is 3: they are open"),
+        (None, 3, {}, "10, and topology.message.timeout.secs of live, whose tuples reach it, is 3: they are open"),
+        (
+            40,
+            60,
+            {"out.max_age_s": "21"},
+            "21, and topology.message.timeout.secs of quick, whose tuples reach it, is 40",
+        ),
+        (20, None, {"topology.message.timeout.secs": 12}, "10, and topology.message.timeout.secs of live"),
+    ],
+)
+def test_tuples_may_not_be_open_for_longer_than_the_spout_that_gives_up_first(
+    tmp_path: Path, quick: int | None, live: int | None, settings: dict[str, Any], said: str
+) -> None:
+    """Every row would be there twice or more; a longer time-out of another spout hides nothing."""
+
+    class TwoSpouts(Topology):
+        config = {"day": "monday"}
+        quick_ = Day.spec(name="quick", config={} if quick is None else {"topology.message.timeout.secs": quick})
+        live_ = Day.spec(name="live", config={} if live is None else {"topology.message.timeout.secs": live})
+        passes = Passes.spec(inputs=[quick_])
+        out = DataFrameSink.spec(inputs=[live_, passes], path=str(tmp_path), schema="station string")
+
+    with pytest.raises(BadInput) as refused:
+        TwoSpouts.run(backend="inline", settings=settings, seconds=60)
+    assert f"out: max_age_s is {said}" in str(refused.value)
+    assert "Let the time-out be twice max_age_s at least." in str(refused.value)
+
+
+def test_a_spout_that_does_not_reach_the_sink_may_time_out_as_it_likes(tmp_path: Path) -> None:
+    class Apart(Topology):
+        config = {"day": "monday"}
+        days = Day.spec()
+        quick = Day.spec(config={"topology.message.timeout.secs": 3})
+        untracked = Day.spec(config={"topology.message.timeout.secs": 3, "topology.acker.executors": 0})
+        passes = Passes.spec(inputs=[quick])
+        out = DataFrameSink.spec(inputs=[days, untracked], path=str(tmp_path), schema="station string", idle_s=0.1)
+
+    assert Apart.run(backend="inline", seconds=60).drained
+    assert [*parquet.read_table(tmp_path).column("station").to_pylist()] == ["monday"] * 2
+
+
+def test_rows_are_kept_no_longer_than_the_spout_that_gives_up_first_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Short(Topology):
+        config = {"day": "monday"}
+        days = Day.spec(config={"topology.message.timeout.secs": 5})
+        out = DataFrameSink.spec(inputs=[days], path=str(tmp_path), schema="station string", max_age_s=2, idle_s=0.1)
+
+    write, tries = sink.write_new, [full]
+    monkeypatch.setattr(sink, "write_new", lambda *given: (tries.pop() if tries else write)(*given))
+    with caplog.at_level(logging.INFO):
+        assert Short.run(backend="inline", seconds=60).drained
+    assert "Its rows are kept, and tried again for up to 4 s" in caplog.text
 
 
 @pytest.mark.parametrize(
