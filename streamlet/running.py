@@ -250,7 +250,7 @@ def make_request(
     """
     settings, overrides, wrong = split_settings(topology, given)
     try:
-        checked(topology, overrides, imported=file is not None, settings=settings if writes else None)
+        checked(topology, overrides, imported=file is not None, settings=settings, writes=writes)
     except InvalidTopology as error:
         if not wrong:
             raise

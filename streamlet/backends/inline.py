@@ -78,7 +78,9 @@ class InlineBackend:
             plan=make_plan(request.topology, 1, request.conf),
             worker=0,
             epoch=1,
-            topology_id=str(uuid.UUID(int=random.Random(seed).getrandbits(128))) if seed else str(uuid.uuid4()),
+            # Rule: never of the seed. Who names files by it would write over those of the run before, and an owner
+            # of partitions would take itself for the one that was deposed.
+            topology_id=str(uuid.uuid4()),
             conf=request.conf,
             clock=self._clock,
             rng=random.Random(seed),

@@ -47,6 +47,15 @@ def array_of(arrow: Any, column: Sequence[Any], kind: Any) -> Any:
     return arrow.array(column, kind)
 
 
+def finer_cut(kind: Any) -> Any:
+    """Return options of a cast to a type that cuts finer times."""
+    from pyarrow.compute import CastOptions
+
+    # Rule: allow that and nothing else, as safe=False would. A time in milliseconds that has no number of microseconds,
+    # as Java's greatest ("never"), would come as another one without an error: 1969.
+    return CastOptions(kind, allow_time_truncate=True)
+
+
 def _check(column: Sequence[Any], kind: Any) -> None:
     name = _base(kind)
     taken = _TAKEN.get(name)

@@ -22,7 +22,7 @@ def graph(target: TopologyTarget, kind: str, workers: int | None, debug: bool) -
     """Draw the topology in FILE: components, streams, groupings, parallelism."""
     if kind != "text" and workers is not None:
         raise click.UsageError("--workers belongs to --format text.", click.get_current_context())
-    topology = checked(target.load(), settings=None)
+    topology = checked(target.load(), writes=False)
     if kind == "dot":
         click.echo(render.dot(topology), nl=False)
     elif kind == "mermaid":

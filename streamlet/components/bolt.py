@@ -155,6 +155,14 @@ class Bolt(Component):
         yield from ()
 
     @classmethod
+    def time_out_problems(cls, kwargs: Mapping[str, Any], spout: str, timeout_s: float) -> Iterable[tuple[str, str]]:
+        """Yield (problem, remedy) where it keeps tuples too long, before a run.
+
+        Of all tuples that reach it, those of ``spout`` time out first, after ``timeout_s``.
+        """
+        yield from ()
+
+    @classmethod
     def kept_in_tests(cls, kwargs: Mapping[str, Any], component: str) -> KeptInTests | None:
         """Return what stands for this bolt in a ``TopologyTester``.
 

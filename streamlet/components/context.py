@@ -22,8 +22,8 @@ class SharedFiles(dict[str, Path]):
 class TopologyContext(Mapping[str, Any]):
     """Handed to ``initialize``. Task ids are dense from 1; ``task_index`` counts within the component.
 
-    ``epoch`` grows by one with each restart of the worker; ``topology_id`` is fresh for each run. ``run_began``: all
-    workers had stood before, so this one takes the place of one that died.
+    ``epoch`` grows by one with each restart of the worker; ``topology_id`` is fresh for each run, with a seed,
+    too. ``run_began``: all workers had stood before, so this one takes the place of one that died.
     ``wake`` may be called from any thread to make the worker's loop look at this component again.
 
     It is a mapping, too, with the keys that Storm gives to components in other languages: ``context["taskid"]``.
@@ -44,6 +44,9 @@ class TopologyContext(Mapping[str, Any]):
     # Chance comes from here, and time from `clock`: with a seed and a clock of its own a run can be repeated.
     uniform: Callable[[], float] | None = None
     """A source of numbers in [0, 1), seeded where the run is (``streamlet.seed``); None: use your own."""
+
+    first_time_out_s: float | None = None
+    """Seconds after which the first time out of all tuples that may reach this bolt; None: none of them does."""
 
     outputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Stream -> fields of what this component emits."""

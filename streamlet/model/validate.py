@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,6 +20,7 @@ from streamlet.model.plan import TICK_PERIOD, TIME_OUT
 from streamlet.model.settings import SETTINGS, STORMS_SETTINGS, parse_setting
 from streamlet.model.spec import BOLT, SPOUT
 from streamlet.model.stream import DEFAULT_STREAM, Stream
+from streamlet.model.time_outs import first_time_out
 from streamlet.model.topology import BoltInput, ComponentDef, TopologySpec, declared_streams
 from streamlet.model.uncalled_names import uncalled
 
@@ -75,10 +75,11 @@ def checked(
     topology: TopologySpec,
     overrides: Mapping[str, Mapping[str, Any]] | None = None,
     imported: bool = True,
-    settings: Mapping[str, Any] | None = {},
+    settings: Mapping[str, Any] = {},
+    writes: bool = True,
 ) -> TopologySpec:
     """Return the topology itself if it is valid. Raises InvalidTopology with every problem."""
-    problems = validate(topology, overrides, imported, settings)
+    problems = validate(topology, overrides, imported, settings, writes)
     if problems:
         raise InvalidTopology(topology.name, tuple(problems))
     return topology
@@ -88,14 +89,16 @@ def validate(
     topology: TopologySpec,
     overrides: Mapping[str, Mapping[str, Any]] | None = None,
     imported: bool = True,
-    settings: Mapping[str, Any] | None = {},
+    settings: Mapping[str, Any] = {},
+    writes: bool = True,
 ) -> list[Problem]:
     """Return all problems: the topology's, then each component's.
 
     Components come in declaration order. ``overrides`` are the ``-c COMPONENT.NAME=VALUE`` of a run, by component.
-    ``imported``: whether other processes are to import the components' classes. ``settings`` are those of a run; None:
-    ``topology.delivery`` is not looked at.
+    ``imported``: whether other processes are to import the components' classes. ``settings`` are those of a run.
+    ``writes`` False: its bolts write nothing, so ``topology.delivery`` and how long they keep tuples do not count.
     """
+    conf = {key: setting.default for key, setting in SETTINGS.items()} | {**topology.config, **settings}
     findings = [*config_problems(topology.config), *travel_problems(topology.config)]
     problems = [*_whole(topology), *(Problem(None, *finding) for finding in findings)]
     for component in topology.components:
@@ -103,17 +106,17 @@ def validate(
         # start.
         findings = [
             *_component(component, imported),
-            *_ticks(topology, component, settings or {}),
+            *_ticks(topology, component, conf),
             *input_problems(topology, component),
             *wiring_problems(topology, component, (overrides or {}).get(component.name, {})),
+            *(_kept_problems(topology, component, conf, (overrides or {}).get(component.name, {})) if writes else ()),
             *config_problems(component.config),
             *misplaced_settings(component),
             *override_problems(component, (overrides or {}).get(component.name, {})),
         ]
         problems += [Problem(component.name, *finding) for finding in findings]
     problems += [*unknown_components(topology, overrides or {}), *_unreachable(topology)]
-    if not problems and settings is not None:
-        conf = {**topology.config, **settings}
+    if not problems and writes:
         problems = [Problem(*row) for row in delivery_problems(topology, conf, overrides or {})]
     return problems
 
@@ -410,10 +413,9 @@ def _outputs(component: ComponentDef) -> Iterator[Finding]:
         )
 
 
-def _ticks(topology: TopologySpec, component: ComponentDef, settings: Mapping[str, Any]) -> Iterator[Finding]:
+def _ticks(topology: TopologySpec, component: ComponentDef, conf: Mapping[str, Any]) -> Iterator[Finding]:
     if not getattr(component.cls, "needs_ticks", False):
         return
-    conf = {key: setting.default for key, setting in SETTINGS.items()} | {**topology.config, **settings}
     period = {**conf, **component.config}.get(TICK_PERIOD)
     if period is None:
         yield (
@@ -426,21 +428,35 @@ def _ticks(topology: TopologySpec, component: ComponentDef, settings: Mapping[st
 
 def _late_batches(topology: TopologySpec, component: ComponentDef, conf: Any, period: Any) -> Iterator[Finding]:
     # Rule: refused before the run. Each tuple that waits for its batch would be sent again, and nobody can take the
-    # first copy out of the batch. Nothing of a spout that is not tracked times out, so its time-out counts for nothing.
-    spouts = [{**conf, **spout.config} for spout in topology.components if spout.kind == SPOUT]
+    # first copy out of the batch.
     try:
         between_s = float(period) * getattr(component.cls, "ticks_between_batches", 1)
-        limits_s = [float(own[TIME_OUT]) for own in spouts if int(own["topology.acker.executors"]) != 0]
-        longest_s = max(limits_s, default=math.inf)
+        first = first_time_out(topology, component.name, conf)
     except (TypeError, ValueError):
         return  # told where settings are read
-    if between_s >= longest_s:
+    if first is not None and between_s >= first.seconds:
         where = "secs_between_batches" if hasattr(component.cls, "secs_between_batches") else TICK_PERIOD
         yield (
-            f"It processes its batches every {between_s:g} s, and a tuple times out after {longest_s:g} s "
-            f"({TIME_OUT}): what waits for its batch is sent again meanwhile, and would be in the batch twice.",
+            f"It processes its batches every {between_s:g} s, and a tuple of {first.spout} times out after "
+            f"{first.seconds:g} s ({TIME_OUT}): what waits for its batch is sent again meanwhile, and would be in the "
+            "batch twice.",
             f"Let batches come well within the time-out: a shorter period ({where} of the bolt), or a longer time-out.",
         )
+
+
+def _kept_problems(
+    topology: TopologySpec, component: ComponentDef, conf: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """Yield why a component may keep its tuples for too long."""
+    find = getattr(component.cls, "time_out_problems", None)
+    if find is None:
+        return
+    try:
+        first = first_time_out(topology, component.name, conf)
+    except (TypeError, ValueError):
+        return  # told where settings are read
+    if first is not None:
+        yield from find(_kwargs_of(component, overrides), first.spout, first.seconds)
 
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -504,10 +520,15 @@ def wiring_problems(topology: TopologySpec, component: ComponentDef, overrides: 
         for stream in outputs.get(sub.source.component, ())
         if stream.name == sub.source.stream
     }
-    kwargs = component.kwargs
+    yield from find(_kwargs_of(component, overrides), sources.items())
+
+
+def _kwargs_of(component: ComponentDef, overrides: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a component's arguments, with what a run changes in them."""
     if overrides and not any(override_problems(component, overrides)):
-        kwargs = component.cls.with_overrides(kwargs, overrides)
-    yield from find(kwargs, sources.items())
+        changed: Mapping[str, Any] = component.cls.with_overrides(component.kwargs, overrides)
+        return changed
+    return component.kwargs
 
 
 def _subscription(topology: TopologySpec, component: ComponentDef, sub: BoltInput) -> Iterator[Finding]:

@@ -186,7 +186,7 @@ class Tester:
             plan=plan,
             worker=0,
             epoch=1,
-            topology_id=str(uuid.UUID(int=rng.getrandbits(128))),
+            topology_id=str(uuid.uuid4()),  # not of the seed: each tester is a run (`InlineBackend.run`)
             conf=conf,
             clock=self.clock,
             rng=rng,

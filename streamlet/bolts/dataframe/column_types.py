@@ -51,9 +51,19 @@ class SinkColumn:
 def parse_columns(text: str) -> tuple[SinkColumn, ...]:
     """Return the columns of a schema. Raises ValueError with the reason."""
     columns = tuple(_column(part) for part in _PART.findall(f"{text},"))
-    names = [column.name for column in columns]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"it names the column {twice[0]!r} twice")
+    # Rule: names are compared as Spark does, without their case. It reads no folder of files that have "Name" and
+    # "name" (COLUMN_ALREADY_EXISTS): what was written and acked would be out of its reach.
+    first: dict[str, str] = {}
+    for column in columns:
+        name, other = column.name, first.get(column.name.lower())
+        if other == name:
+            raise ValueError(f"it names the column {name!r} twice")
+        if other is not None:
+            raise ValueError(
+                f"it names the columns {other!r} and {name!r}, which differ in nothing but upper and lower case: to "
+                "Spark they are one, and it could not read the files. Give one of the fields another name"
+            )
+        first[name.lower()] = name
     return columns
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from streamlet.base.errors import BadInput, SettingError, StreamletError, refuse_all
-from streamlet.base.whole_file import write_whole
+from streamlet.base.whole_file import write_new
 from streamlet.bolts.dataframe.column_types import SinkColumn, missing_fields, parse_columns
 from streamlet.bolts.dataframe.roll import RollRule, rest_s
 from streamlet.bolts.dataframe.row_batches import RowBatches
@@ -56,6 +56,8 @@ class DataFrameSink(Bolt):
         self._count = self._bytes = 0
         self._first_s = self._latest_s = 0.0
         self._written = self._files = 0
+        self._names = 0
+        """Names of files that are taken."""
         self._failures = 0
         """Files in a row that could not be written."""
         self._again_s: float | None = None
@@ -115,6 +117,16 @@ class DataFrameSink(Bolt):
             yield from missing_fields(columns, source, tuple(fields))
 
     @classmethod
+    def time_out_problems(cls, kwargs: Mapping[str, Any], spout: str, timeout_s: float) -> Iterable[tuple[str, str]]:
+        if kwargs["max_age_s"] * 2 > timeout_s:
+            yield (
+                f"max_age_s is {kwargs['max_age_s']:g}, and topology.message.timeout.secs of {spout}, whose tuples "
+                f"reach it, is {timeout_s:g}: they are open until their file is written, and would time out and come "
+                "again.",
+                "Let the time-out be twice max_age_s at least.",
+            )
+
+    @classmethod
     def kept_in_tests(cls, kwargs: Mapping[str, Any], component: str) -> KeptInTests:
         """Return what makes the rows of a batch, as dicts by column."""
         maker = RowBatches(parse_columns(kwargs["schema"]), component)
@@ -135,7 +147,10 @@ class DataFrameSink(Bolt):
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         """Find the folder."""
         self._now = context.clock.monotonic
-        self._check_time_out(conf["topology.message.timeout.secs"])
+        # Rule: by the tuples that time out first. By its own time-out it kept those of a spout with a shorter one until
+        # they had come again.
+        first_s = context.first_time_out_s
+        self._keep_s = KEEP_SHARE * (conf["topology.message.timeout.secs"] if first_s is None else first_s)
         self._maker = RowBatches(self._columns, context.component_name)
         # Unlike any other file's, of this run or another: nothing is ever written over.
         self._name = f"part-{context.task_index:05d}-{context.topology_id}-{context.task_id}-{context.epoch}"
@@ -147,15 +162,6 @@ class DataFrameSink(Bolt):
                 "one machine, else one of a shared file system. It is not made here, for on a machine that does not "
                 "share it the rows would be seen by nobody."
             )
-
-    def _check_time_out(self, timeout_s: float) -> None:
-        if self._rule.max_age_s * 2 > timeout_s:
-            raise SettingError(
-                f"{self.component_name}: max_age_s is {self._rule.max_age_s:g}, and topology.message.timeout.secs is "
-                f"{timeout_s:g}: tuples are open until their file is written, and would time out and come again. Let "
-                "the time-out be twice max_age_s at least."
-            )
-        self._keep_s = timeout_s * KEEP_SHARE
 
     def cleanup(self) -> None:
         """Write the rest. Raises FileNotWritten."""
@@ -215,13 +221,16 @@ class DataFrameSink(Bolt):
     def _write(self) -> Exception | None:
         """Write the rows that wait as a file and ack their tuples; or return the error."""
         table = self._maker.arrow.Table.from_batches(self._rows, self._maker.schema)
-        path = self._folder / f"{self._name}-{self._files:06d}.parquet"
+        path = self._folder / f"{self._name}-{self._names:06d}.parquet"
         try:
-            write_whole(path, lambda file: self._maker.parquet.write_table(table, file))
+            write_new(path, lambda file: self._maker.parquet.write_table(table, file))
         except (OSError, self._maker.arrow.ArrowException) as error:
+            # A name that is taken is left to its file, and the next try has the next one.
+            self._names += isinstance(error, FileExistsError)
             return error
         self._failures = 0
         self._files += 1
+        self._names += 1
         self._written += self._count
         # Rule: only now. A tuple that is acked before its file has its name on the disk is lost with the worker.
         for batch in self._emptied():

@@ -19,6 +19,7 @@ from streamlet.components.spout import Spout
 from streamlet.model.plan import Plan, TaskPlan
 from streamlet.model.settings import longest_wait_s, parse_setting
 from streamlet.model.stream import Stream, StreamId
+from streamlet.model.time_outs import first_time_out
 from streamlet.model.topology import ComponentDef
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
@@ -200,6 +201,7 @@ def _context(shared: WorkerContext, task: TaskPlan, definition: ComponentDef, rn
         component, name = subscription.source
         fields = next(s.fields for s in shared.plan.topology.component(component).streams() if s.name == name)
         sources.setdefault(component, {})[name] = fields
+    first = first_time_out(shared.plan.topology, task.component, shared.conf)
     return TopologyContext(
         topology_name=shared.plan.topology.name,
         topology_id=shared.topology_id,
@@ -214,6 +216,7 @@ def _context(shared: WorkerContext, task: TaskPlan, definition: ComponentDef, rn
         clock=shared.clock,
         wake=shared.wake,
         uniform=rng.random,
+        first_time_out_s=None if first is None else first.seconds,
         outputs={stream.name: stream.fields for stream in definition.streams()},
         sources=sources,
         shared=SharedFiles({name: Path(path) for name, path in (shared.conf.get("streamlet.shared") or {}).items()}),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from streamlet.base.arrow import parquet_for
+from streamlet.base.arrow import finer_cut, parquet_for
 from streamlet.spouts.dataframe.part_folder import PartsUnreadable
 
 BATCH_ROWS = 1024
@@ -74,7 +74,7 @@ class PartReader:
     def _values(self, batch: Any) -> Iterator[list[Any]]:
         columns = [batch.column(batch.schema.get_field_index(name)) for name in self._columns]
         for at, kind in self._cast.items():
-            columns[at] = columns[at].cast(kind, safe=False)
+            columns[at] = columns[at].cast(options=finer_cut(kind))
         return map(list, zip(*(column.to_pylist() for column in columns), strict=True))
 
     def _checked(self, columns: Sequence[str]) -> dict[int, Any]:

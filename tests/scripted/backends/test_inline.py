@@ -115,6 +115,21 @@ def test_one_seed_gives_one_trace() -> None:
     assert len(first) > 2 and first == traced(42)
 
 
+def test_two_runs_with_one_seed_are_two_runs() -> None:
+    """What names files, or says in ZooKeeper who owns a partition, would take the second for the first."""
+    ids: list[str] = []
+
+    class Noted(Lines):
+        def initialize(self, conf: Any, context: TopologyContext) -> None:
+            ids.append(context.topology_id)
+            self.number = LINES
+
+    spec = type("Noting", (Topology,), {"lines": Noted.spec()}).__topology__
+    for _ in range(2):
+        run(spec, seed=7)
+    assert len(set(ids)) == 2
+
+
 def test_another_seed_gives_another_trace() -> None:
     assert traced(42) != traced(43)
 

@@ -448,7 +448,7 @@ def test_a_hook_of_a_spout_whose_call_runs_none_of_it(name: str) -> None:
 @pytest.mark.parametrize("cls", [Bolt, KafkaBolt, DataFrameSink, Spout, KafkaSpout])
 def test_a_hook_that_returns_an_iterable_may_yield(cls: type[Component]) -> None:
     """Its result is iterated, so it runs: to refuse a generator there would refuse what the documents ask for."""
-    names = ("wiring_problems", "exactly_once_problems", "at_least_once_problems")
+    names = ("wiring_problems", "time_out_problems", "exactly_once_problems", "at_least_once_problems")
     hooks = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
     assert hooks and all(map(inspect.isgeneratorfunction, hooks.values()))
     public = {name: at for name, at in inspect.getmembers(cls, callable) if not name.startswith("_")}
@@ -705,9 +705,9 @@ class Sums(BatchingBolt):
     ("period", "ticks", "run", "said"),
     [
         (29, 1, {}, ""),
-        (30, 1, {}, "every 30 s, and a tuple times out after 30 s"),
-        (10, 3, {}, "every 30 s, and a tuple times out after 30 s"),
-        (6, 1, {"topology.message.timeout.secs": 4}, "every 6 s, and a tuple times out after 4 s"),
+        (30, 1, {}, "every 30 s, and a tuple of lines times out after 30 s"),
+        (10, 3, {}, "every 30 s, and a tuple of lines times out after 30 s"),
+        (6, 1, {"topology.message.timeout.secs": 4}, "every 6 s, and a tuple of lines times out after 4 s"),
         (30, 1, {"topology.message.timeout.secs": 90}, ""),
         (30, 1, {"topology.acker.executors": 0}, ""),  # nothing is tracked, and nothing times out
         ("soon", 1, {}, "topology.tick.tuple.freq.secs"),  # told as a wrong setting
@@ -732,24 +732,48 @@ def test_a_bolt_with_a_period_of_its_own_is_told_what_that_is_called() -> None:
     assert "a shorter period (secs_between_batches of the bolt)" in only(found).remedy
 
 
-def test_the_time_out_that_counts_for_a_batch_is_the_longest_of_the_spouts() -> None:
+def test_the_time_out_that_counts_for_a_batch_is_the_shortest_of_the_spouts_that_reach_it() -> None:
     slow = Lines.spec(config={"topology.message.timeout.secs": 60})
     quick = Lines.spec(config={"topology.message.timeout.secs": 5})
-    sums = Sums.spec(inputs=[slow, quick], config={"topology.tick.tuple.freq.secs": 30})
-    assert not validate(topology(slow=slow, quick=quick, sums=sums))
+    split = Split.spec(inputs=[quick])
+    sums = Sums.spec(inputs=[slow], config={"topology.tick.tuple.freq.secs": 30})
+    assert not validate(topology(slow=slow, quick=quick, split=split, sums=sums))
+    sums.inputs = [slow, split]
+    problem = only(validate(topology(slow=slow, quick=quick, split=split, sums=sums)))
+    assert problem.component == "sums" and "a tuple of quick times out after 5 s" in problem.message
+
+
+def test_time_outs_are_found_round_a_loop() -> None:
+    lines = Lines.spec(config={"topology.message.timeout.secs": 5})
+    split = Split.spec(inputs=[lines])
+    sums = Sums.spec(inputs=[split], outputs=["again"], config={"topology.tick.tuple.freq.secs": 30})
+    split.inputs = [lines, sums]
+    assert "a tuple of lines times out" in only(validate(topology(lines=lines, split=split, sums=sums))).message
+
+
+def test_where_nothing_is_written_settings_of_the_run_count_all_the_same() -> None:
+    lines = Lines.spec()
+    made = topology(lines=lines, sums=Sums.spec(inputs=[lines]))
+    assert "gets none" in only(validate(made, writes=False)).message
+    assert validate(made, settings={"topology.tick.tuple.freq.secs": 1}, writes=False) == []
 
 
 @pytest.mark.parametrize(
     ("acker", "run", "said"),
-    [(0, {}, "a tuple times out after 5 s"), (1, {}, ""), (None, {}, ""), (1, {"topology.acker.executors": 0}, "")],
+    [
+        (0, {}, ""),
+        (1, {}, "a tuple of quick times out after 5 s"),
+        (None, {}, "a tuple of quick times out after 5 s"),
+        (1, {"topology.acker.executors": 0}, "a tuple of quick times out after 5 s"),
+    ],
 )
 def test_only_a_spout_that_is_tracked_has_a_time_out_that_counts_for_a_batch(
     acker: int | None, run: dict[str, Any], said: str
 ) -> None:
     """Nothing of the others times out: theirs neither hides a wrong period nor makes one."""
     own = {} if acker is None else {"topology.acker.executors": acker}
-    slow = Lines.spec(config={"topology.message.timeout.secs": 60, **own})
-    quick = Lines.spec(config={"topology.message.timeout.secs": 5})
+    slow = Lines.spec(config={"topology.message.timeout.secs": 60})
+    quick = Lines.spec(config={"topology.message.timeout.secs": 5, **own})
     sums = Sums.spec(inputs=[slow, quick], config={"topology.tick.tuple.freq.secs": 30})
     found = validate(topology(slow=slow, quick=quick, sums=sums), settings=run)
     assert [said in problem.message for problem in found] == ([True] if said else [])

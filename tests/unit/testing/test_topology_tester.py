@@ -11,6 +11,7 @@ import pytest
 from streamlet import (
     Backoff,
     BadInput,
+    BatchingBolt,
     Topology,
     Tuple,
 )
@@ -140,3 +141,23 @@ def test_names_that_are_not_there_are_refused_with_those_that_are() -> None:
 def test_what_a_topology_tester_cannot_take_is_refused(arguments: Any, options: Any, text: str) -> None:
     with pytest.raises(BadInput, match=text):
         TopologyTester(*arguments, **options)
+
+
+class Batched(BatchingBolt):
+    outputs = ["size"]
+
+    def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+        self.emit([len(tups)])
+
+
+class BatchedWords(Topology):
+    lines = Lines.spec()
+    batched = Batched.spec(inputs=[lines])
+
+
+def test_settings_of_a_test_count_before_the_topology_is_judged() -> None:
+    """Ticks of the run's, and a period that only the run's time-out allows."""
+    settings = {"topology.tick.tuple.freq.secs": 40, "topology.message.timeout.secs": 90}
+    with TopologyTester(BatchedWords, {"lines": ["a", "b"]}, settings=settings) as words:
+        words.advance(41)
+        assert words.emitted("batched") == [[2]]

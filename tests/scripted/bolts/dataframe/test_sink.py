@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from pyarrow import parquet
 
-from streamlet import BadInput, SettingError, StreamletError
+from streamlet import BadInput, Bolt, ReliableSpout, SettingError, StreamletError, Topology, TopologyContext, Tuple
 from streamlet.bolts.dataframe import DataFrameSink, sink
 from streamlet.model.spec import ComponentSpec
 from streamlet.testing import BoltTester
@@ -69,6 +72,7 @@ def test_a_file_ends_by_rows_and_by_age(tmp_path: Path) -> None:
             tester.give(row)
             tester.advance(0.8)
         assert len(tester.acked) == 3, "none waits longer for those that come after it"
+    assert len(rows(tmp_path)) == 5
 
 
 def test_a_tuple_that_does_not_fit_fails_alone_and_says_why(tmp_path: Path) -> None:
@@ -90,7 +94,7 @@ def full(path: Path, write: Any) -> None:
 
 def give_while_full(tester: Any, monkeypatch: pytest.MonkeyPatch, *given: list[Any], seconds: float) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(sink, "write_whole", full)
+        patched.setattr(sink, "write_new", full)
         tester.give(*given)
         tester.advance(seconds)
 
@@ -128,7 +132,7 @@ def test_when_a_disk_stays_full_tuples_fail_before_they_time_out_and_come_again(
 def test_a_stop_that_cannot_write_the_rest_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tester = BoltTester(made(tmp_path), sources=FIELDS)
     tester.give(["a", 1.0])
-    monkeypatch.setattr(sink, "write_whole", full)
+    monkeypatch.setattr(sink, "write_new", full)
     with pytest.raises(StreamletError, match=r"could not write a file of 1 rows .* come again in the next one"):
         tester.close()
 
@@ -138,6 +142,42 @@ def test_a_stop_writes_the_rest(tmp_path: Path) -> None:
     tester.give(["a", 1.0])
     tester.close()
     assert rows(tmp_path) == [["a", 1.0]]
+
+
+class Day(ReliableSpout):
+    outputs = ["station", "celsius"]
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.left = [conf["day"]]
+
+    def next_tuple(self) -> None:
+        if self.left:
+            self.emit([self.left[-1], 1.0], self.left.pop())
+
+    def caught_up(self) -> bool:
+        return not self.left and not self.has_unfinished()
+
+
+def test_no_run_writes_over_the_files_of_another_with_its_seed(tmp_path: Path) -> None:
+    class Daily(Topology):
+        config = {"streamlet.seed": 7, "day": ""}
+        days = Day.spec()
+        out = DataFrameSink.spec(inputs=[days], path=str(tmp_path), schema="station string, celsius double", idle_s=0.1)
+
+    for day in ("monday", "tuesday"):
+        assert Daily.run(backend="inline", settings={"day": day}, seconds=60).drained
+    assert sorted(rows(tmp_path)) == [["monday", 1.0], ["tuesday", 1.0]]
+
+
+def test_a_file_that_has_the_name_stays_and_the_rows_get_another(tmp_path: Path) -> None:
+    with BoltTester(made(tmp_path), sources=FIELDS, raise_errors=False) as tester:
+        there = tmp_path / f"{tester.bolt._name}-000000.parquet"
+        parquet.write_table(pyarrow.table({"station": ["acked"], "celsius": [0.0]}), there)
+        tester.give(["a", 1.0])
+        tester.advance(5.0)
+        assert tester.acked == [["a", 1.0]] and rows(tmp_path) == [["acked", 0.0], ["a", 1.0]]
+        assert "-000000.parquet is there already, and is not replaced" in str(tester.errors[0].error)
+        assert len(tester.errors) == 1 and tester.metrics["files_written"] == 1
 
 
 def test_times_and_lists_are_what_they_were(tmp_path: Path) -> None:
@@ -156,9 +196,71 @@ def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert not files(tmp_path)
 
 
-def test_tuples_may_not_be_open_for_longer_than_the_time_out(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"max_age_s is 20, and topology\.message\.timeout\.secs is 30"):
-        BoltTester(made(tmp_path, max_age_s=20.0), sources=FIELDS)
+class Passes(Bolt):
+    outputs = ["station", "celsius"]
+
+    def process(self, tup: Tuple) -> None:
+        self.emit(tup.values)
+
+
+@pytest.mark.parametrize(
+    ("quick", "live", "settings", "said"),
+    [
+        (3, None, {}, "10, and topology.message.timeout.secs of quick, whose tuples reach it, is 3: they are open"),
+        (None, 3, {}, "10, and topology.message.timeout.secs of live, whose tuples reach it, is 3: they are open"),
+        (
+            40,
+            60,
+            {"out.max_age_s": "21"},
+            "21, and topology.message.timeout.secs of quick, whose tuples reach it, is 40",
+        ),
+        (20, None, {"topology.message.timeout.secs": 12}, "10, and topology.message.timeout.secs of live"),
+    ],
+)
+def test_tuples_may_not_be_open_for_longer_than_the_spout_that_gives_up_first(
+    tmp_path: Path, quick: int | None, live: int | None, settings: dict[str, Any], said: str
+) -> None:
+    """Every row would be there twice or more; a longer time-out of another spout hides nothing."""
+
+    class TwoSpouts(Topology):
+        config = {"day": "monday"}
+        quick_ = Day.spec(name="quick", config={} if quick is None else {"topology.message.timeout.secs": quick})
+        live_ = Day.spec(name="live", config={} if live is None else {"topology.message.timeout.secs": live})
+        passes = Passes.spec(inputs=[quick_])
+        out = DataFrameSink.spec(inputs=[live_, passes], path=str(tmp_path), schema="station string")
+
+    with pytest.raises(BadInput) as refused:
+        TwoSpouts.run(backend="inline", settings=settings, seconds=60)
+    assert f"out: max_age_s is {said}" in str(refused.value)
+    assert "Let the time-out be twice max_age_s at least." in str(refused.value)
+
+
+def test_a_spout_that_does_not_reach_the_sink_may_time_out_as_it_likes(tmp_path: Path) -> None:
+    class Apart(Topology):
+        config = {"day": "monday"}
+        days = Day.spec()
+        quick = Day.spec(config={"topology.message.timeout.secs": 3})
+        untracked = Day.spec(config={"topology.message.timeout.secs": 3, "topology.acker.executors": 0})
+        passes = Passes.spec(inputs=[quick])
+        out = DataFrameSink.spec(inputs=[days, untracked], path=str(tmp_path), schema="station string", idle_s=0.1)
+
+    assert Apart.run(backend="inline", seconds=60).drained
+    assert [*parquet.read_table(tmp_path).column("station").to_pylist()] == ["monday"] * 2
+
+
+def test_rows_are_kept_no_longer_than_the_spout_that_gives_up_first_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Short(Topology):
+        config = {"day": "monday"}
+        days = Day.spec(config={"topology.message.timeout.secs": 5})
+        out = DataFrameSink.spec(inputs=[days], path=str(tmp_path), schema="station string", max_age_s=2, idle_s=0.1)
+
+    write, tries = sink.write_new, [full]
+    monkeypatch.setattr(sink, "write_new", lambda *given: (tries.pop() if tries else write)(*given))
+    with caplog.at_level(logging.INFO):
+        assert Short.run(backend="inline", seconds=60).drained
+    assert "Its rows are kept, and tried again for up to 4 s" in caplog.text
 
 
 @pytest.mark.parametrize(

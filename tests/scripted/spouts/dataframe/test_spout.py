@@ -177,6 +177,38 @@ def test_a_type_that_no_tuple_can_hold_is_named_with_its_column(
     assert f"declares the field 'n', and {tmp_path}" in str(error) and said in str(error) and "Cast it" in str(error)
 
 
+MILLIS = pyarrow.timestamp("ms", tz="UTC")
+NEVER = 2**63 - 1
+"""As a millisecond: what Java programs store for a time that does not come."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (MILLIS, NEVER),
+        (MILLIS, -(2**63)),
+        (MILLIS, 2**61),  # its microseconds in 64 bits are 0: 1970
+        (pyarrow.list_(MILLIS), [0, 2**61]),
+        (pyarrow.large_list(MILLIS), [2**61]),
+        (pyarrow.struct([("until", pyarrow.list_(MILLIS))]), {"until": [2**61]}),
+    ],
+)
+def test_a_time_beyond_what_python_has_is_refused_and_becomes_no_other(tmp_path: Path, kind: Any, value: Any) -> None:
+    of_one_row(tmp_path / "parts", kind, value)
+    seen, result = run(tmp_path / "parts", seen=[])
+    assert not seen and result.error is not None
+    told = str(result.error)
+    assert "cannot read rows 0 to 0 of " in told and "A time must be within the years 1 to 9999" in told
+
+
+def test_nanoseconds_are_cut_to_microseconds(tmp_path: Path) -> None:
+    of_one_row(tmp_path / "parts", pyarrow.list_(pyarrow.timestamp("ns", tz="UTC")), [1999, -1])
+    reader = PartReader(tmp_path / "parts" / "a.parquet", ["n"], "spout")
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    assert reader.take(1) == [[[epoch.replace(microsecond=1), epoch]]]
+    reader.close()
+
+
 def test_the_times_of_each_column_are_judged_by_its_own_leaves(tmp_path: Path) -> None:
     """Leaves of columns before it, of maps too, which are not read, are counted."""
     naive = NOON.replace(tzinfo=None)

@@ -26,6 +26,8 @@ def test_columns_are_written_as_spark_writes_them() -> None:
         ("price decimal(10, 2), n int", "has the type 'decimal(10, 2)'. Known are string"),
         ("day date", "has the type 'date'"),
         ("n int, n long", "names the column 'n' twice"),
+        ("Name string, n int, name string", "columns 'Name' and 'name', which differ in nothing but upper and lower"),
+        ("`É` string, é string", "columns 'É' and 'é'"),
     ],
 )
 def test_a_schema_that_cannot_be_read_is_refused_with_the_reason(text: str, said: str) -> None:

@@ -121,6 +121,26 @@ def test_trees_are_tracked_as_sets_only_where_no_bolt_behind_keeps_its_tuples(
     assert isinstance(spout, SpoutTask) and spout._as_sets is as_sets
 
 
+def test_a_bolt_knows_when_the_first_of_its_tuples_time_out() -> None:
+    words = type("Words", (Words,), {"outputs": ["word"]})
+
+    class Mixed(Topology):
+        quick = words.spec(config={"topology.message.timeout.secs": "4"})
+        untracked = words.spec(config={"topology.message.timeout.secs": 2, "topology.acker.executors": 0})
+        usual = words.spec()
+        passing = Passing.spec(inputs=[quick, usual, untracked])
+        late = Passing.spec(inputs=[passing])
+        own = Passing.spec(inputs=[usual])
+        free = Passing.spec(inputs=[untracked])
+
+    shared = Building().shared
+    shared.plan = make_plan(Mixed.__topology__, 1)
+    tasks = [build_task(shared, task, OtherThreads()) for task in shared.plan.tasks]
+    first = {live.plan.component: live.context.first_time_out_s for live in tasks}
+    nothing = dict.fromkeys(("quick", "untracked", "usual", "free"), None)
+    assert first == nothing | {"passing": 4.0, "late": 4.0, "own": 30.0}
+
+
 def test_a_components_own_settings_stand_over_the_runs_and_are_parsed() -> None:
     building = Building()
     assert building.live("count").conf["topology.tick.tuple.freq.secs"] == 5
