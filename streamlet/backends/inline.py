@@ -202,7 +202,7 @@ class InlineBackend:
 
     def _status(self, loop: WorkerLoop, state: str, left: Mapping[str, int] = {}) -> RunStatus:
         loop.ledgers.note_open()
-        pairs = [(live.plan.component, live.run.stats.snapshot()) for live in loop.tasks.values()]
+        pairs = [(live.plan.component, live.task.stats.snapshot()) for live in loop.tasks.values()]
         rows = component_rows(loop.plan.topology, pairs)
         for row in rows:
             row["lost"] += left.get(row["name"], 0)

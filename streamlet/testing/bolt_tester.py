@@ -119,7 +119,7 @@ class BoltTester(Tester, Generic[B]):
     @property
     def metrics(self) -> Mapping[str, float]:
         """What the bolt reported by ``report_metric``."""
-        return self._live(self._name)[0].run.stats.metrics
+        return self._live(self._name)[0].task.stats.metrics
 
     def emitted(self, stream: str = DEFAULT_STREAM) -> list[list[Any]]:
         """Return the values emitted on one stream, in order."""

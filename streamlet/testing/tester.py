@@ -382,8 +382,8 @@ class Tester:
             # The task may choose another closure after `initialize`, which sees auto_anchor: ask it each time. One that
             # the bolt has put around it stays: it may name the anchors.
             bound = own["emit"]
-            tasks_own = bound is live.run.emit
-            emit = (lambda *values, **more: live.run.emit(*values, **more)) if tasks_own else bound
+            tasks_own = bound is live.task.emit
+            emit = (lambda *values, **more: live.task.emit(*values, **more)) if tasks_own else bound
             own["emit"] = self._recording(live, emit)
             own["emit_many"] = self._recording_many(live, own["emit_many"], 0)
             if live.component.takes_batches():
@@ -408,7 +408,7 @@ class Tester:
             try:
                 process_batch(batch)
             except BaseException:
-                if cast(BoltTask, live.run).withdraws(batch):
+                if cast(BoltTask, live.task).withdraws(batch):
                     del self.log[before:]
                 raise
 

@@ -157,7 +157,7 @@ class TopologyTester(Tester):
         """Return a component's counters and metrics over all its tasks."""
         self._definition(component)
         self._loop.ledgers.note_open()
-        pairs = [(live.plan.component, live.run.stats.snapshot()) for live in self._loop.tasks.values()]
+        pairs = [(live.plan.component, live.task.stats.snapshot()) for live in self._loop.tasks.values()]
         rows = {row["name"]: row for row in component_rows(self._loop.plan.topology, pairs)}
         return ComponentStatus(**rows[component])
 

@@ -46,7 +46,7 @@ def in_vain(loop: WorkerLoop, seconds: float, who: str, which: str) -> str:
 
 def check_bolts(loop: WorkerLoop, names: object) -> None:
     """Refuse names of other things than bolts. Raises BadInput."""
-    bolts = [*dict.fromkeys(live.plan.component for live in loop.tasks.values() if isinstance(live.run, BoltTask))]
+    bolts = [*dict.fromkeys(live.plan.component for live in loop.tasks.values() if isinstance(live.task, BoltTask))]
     if isinstance(names, str) or not isinstance(names, Sequence):
         example = names if isinstance(names, str) else bolts[0] if bolts else "count"
         raise WrongArgument(f"until_held_by= is {names!r}: give the names of bolts, [{example!r}].")
@@ -60,13 +60,13 @@ def _holding(loop: WorkerLoop) -> list[LiveTask]:
     return [
         live
         for live in loop.tasks.values()
-        if isinstance(live.run, BoltTask) and (live.run.held or live.run.held.batches)
+        if isinstance(live.task, BoltTask) and (live.task.held or live.task.held.batches)
     ]
 
 
 def _for_tick(live: LiveTask) -> bool:
     """Tell whether all that a bolt holds waits for its tick."""
-    bolt, task = live.component, live.run
+    bolt, task = live.component, live.task
     if not isinstance(bolt, BatchingBolt) or not isinstance(task, BoltTask) or not live.conf[TICK_PERIOD]:
         return False
     return not task.held.batches and bolt.waits_for_tick(task.held.given)

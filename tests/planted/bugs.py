@@ -572,7 +572,7 @@ BUGS = (
     Bug(
         "what a KafkaBolt keeps is in no answer of a census",
         "runtime/worker/queue_census.py",
-        "            for batch in live.run.held.batches if isinstance(live.run, BoltTask) else ():",
+        "            for batch in live.task.held.batches if isinstance(live.task, BoltTask) else ():",
         "            for batch in ():",
         (*LOOP, *BOLT),
     ),

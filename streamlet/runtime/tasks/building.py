@@ -87,7 +87,7 @@ class LiveTask:
     conf: Mapping[str, Any]
     context: TopologyContext
     boxes: list[Outbox]
-    run: SpoutTask | BoltTask
+    task: SpoutTask | BoltTask
 
 
 def component_names(tasks: Iterable[LiveTask]) -> dict[int, str]:

@@ -95,7 +95,7 @@ def present_call(in_hand: InHand, tasks: Mapping[int, LiveTask]) -> tuple[Look, 
     words = in_hand.words
     task, call = words[TASK], CALLS[min(words[CALL], len(CALLS) - 1)]
     live = tasks.get(task)
-    tup = live.run.present if live is not None and isinstance(live.run, BoltTask) and call == CALLS[0] else None
+    tup = live.task.present if live is not None and isinstance(live.task, BoltTask) and call == CALLS[0] else None
     held = tup.values if isinstance(tup, Tuple) else tup
     return Look(task, call, in_hand.times[BEGAN], held), tup
 

@@ -105,7 +105,7 @@ Trace = Callable[[Run], None]
 
 
 def _emit_after_close(live: LiveTask, emit: Callable[..., Any], *args: Any, **more: Any) -> Any:
-    if not live.run.calls.here():  # refused there, and counted
+    if not live.task.calls.here():  # refused there, and counted
         return emit(*args, **more)
     raise BadEmit("it emitted while it was closed: nothing is delivered any more. Emit while tuples flow")
 
@@ -247,9 +247,9 @@ class WorkerLoop:
             self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
             try:
                 live = self.tasks[task.task_id] = build_task(self.shared, task, self.other_threads)
-                live.run.calls.note_untracked = partial(self.untracked.handed.__setitem__, task.task_id - 1)
-                live.run.unsent = self.untracked.unsent[task.task_id - 1 : task.task_id]
-                live.run.calls.note_gone = partial(self.untracked.refused.__setitem__, task.task_id - 1)
+                live.task.calls.note_untracked = partial(self.untracked.handed.__setitem__, task.task_id - 1)
+                live.task.unsent = self.untracked.unsent[task.task_id - 1 : task.task_id]
+                live.task.calls.note_gone = partial(self.untracked.refused.__setitem__, task.task_id - 1)
                 self.shared.built(live)
                 where = "initialize"
                 self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
@@ -261,12 +261,12 @@ class WorkerLoop:
                 called = cls if where != "initialize" else live.component.initialize
                 told = could_not_start(task.component, task.task_id, where, error, called)
                 raise told from behind(told, error)
-            if isinstance(live.run, SpoutTask):
-                self._add_spout(live.run, now)
+            if isinstance(live.task, SpoutTask):
+                self._add_spout(live.task, now)
             else:
                 assert isinstance(live.component, Bolt)
                 self._check_numbers(live.component, task.component)
-                live.run.initialized()
+                live.task.initialized()
                 self._add_bolt(live, now)
         self._watch_held(now)
         self.timers.every(IDLE_S, self.wakeups.renew, now)
@@ -287,11 +287,11 @@ class WorkerLoop:
         period_s = live.conf[TICK_PERIOD]
         if period_s is not None:
             self.timers.every(period_s, partial(self.tick, live, period_s), now)
-        assert isinstance(live.component, Bolt) and isinstance(live.run, BoltTask)
-        if live.run.held.most or live.component.answers_for_untracked:
-            self.back_pressure.bounded.append(live.run)
+        assert isinstance(live.component, Bolt) and isinstance(live.task, BoltTask)
+        if live.task.held.most or live.component.answers_for_untracked:
+            self.back_pressure.bounded.append(live.task)
         if live.component.answers_for_untracked or not live.component.auto_ack:
-            self._holders.append(live.run)
+            self._holders.append(live.task)
         if live.component.timer_interval_s is not None:
             name = f"The bolt {live.plan.component}"
             self._call_every(live.component.timer_interval_s, partial(self._on_timer, live), name, now)
@@ -425,7 +425,7 @@ class WorkerLoop:
 
     def processed(self) -> int:
         """Count the tuples that bolts here have processed."""
-        return sum(live.run.stats.executed for live in self.tasks.values())
+        return sum(live.task.stats.executed for live in self.tasks.values())
 
     def untracked_waiting(self) -> dict[str, int]:
         """Count the untracked tuples that wait here, by their bolt."""
@@ -438,7 +438,7 @@ class WorkerLoop:
         for target, lost in self.departures.undeliverable.items():
             counts[self._component_of(target)] += lost
         for live in self.tasks.values():  # what their threads emitted is in no queue of a reader yet
-            counts[live.plan.component] += live.run.calls.untracked
+            counts[live.plan.component] += live.task.calls.untracked
         for bolt in self._holders:
             counts[self._component_of(bolt.task_id)] += bolt.held.untracked
         return {component: count for component, count in counts.items() if count}
@@ -474,10 +474,10 @@ class WorkerLoop:
         """Make what calls of other threads are left, past all marks: emits are counted where they were for."""
         self._refuse_calls(object, "after the run had closed. It was not taken.")
         for live in self.tasks.values():
-            for call in live.run.calls.take(live.run.calls.rows + len(live.run.calls), emits=True):
+            for call in live.task.calls.take(live.task.calls.rows + len(live.task.calls), emits=True):
                 with self._keeping_failure():
-                    if isinstance(live.run, SpoutTask):
-                        self.ledgers.guard(live.run, "emit", call.act)
+                    if isinstance(live.task, SpoutTask):
+                        self.ledgers.guard(live.task, "emit", call.act)
                     else:
                         call.act()
 
@@ -490,14 +490,14 @@ class WorkerLoop:
         acts: list[tuple[int, str, Callable[[], None]]] = []
         # Bolts first: a spout's last commit may wait for a store that is gone until the worker is killed, and then no
         # cleanup would run. What a cleanup writes is nowhere else.
-        for live in sorted(self.tasks.values(), key=lambda live: isinstance(live.run, SpoutTask)):
-            emits = ("emit", "emit_many", "emit_each") if isinstance(live.run, SpoutTask) else ("emit", "emit_many")
+        for live in sorted(self.tasks.values(), key=lambda live: isinstance(live.task, SpoutTask)):
+            emits = ("emit", "emit_many", "emit_each") if isinstance(live.task, SpoutTask) else ("emit", "emit_many")
             vars(live.component).update(
                 {name: partial(_emit_after_close, live, getattr(live.component, name)) for name in emits}
             )
             acts += [(live.plan.task_id, "cleanup", live.component.cleanup)] if clean else []
         self._refuse_calls(object, "after the run had closed. It was not taken.")
-        spouts = [(live.plan.task_id, live.run) for live in self.tasks.values() if isinstance(live.run, SpoutTask)]
+        spouts = [(live.plan.task_id, live.task) for live in self.tasks.values() if isinstance(live.task, SpoutTask)]
         # All spouts begin to close before the first one is closed: what they give up goes side by side.
         active = [(task, run) for task, run in spouts if clean and not (run.paused or run.retired)]
         acts += [(task, "deactivate", run.spout.deactivate) for task, run in active]
@@ -505,7 +505,7 @@ class WorkerLoop:
         acts += [(task, "close", run.spout.close) for task, run in spouts]
         for task, name, act in acts:
             self.shared.in_hand.note_call(task, name, self.clock.monotonic())
-            run = self.tasks[task].run
+            run = self.tasks[task].task
             try:
                 act()
             except BaseException as error:  # noqa: BLE001 - every component gets its turn, whatever another does
@@ -549,7 +549,7 @@ class WorkerLoop:
         """Make the calls that other threads have handed over; tell whether there was one."""
         taken = 0
         for live in self.tasks.values():
-            run = live.run
+            run = live.task
             if not len(run.calls):
                 continue
             if isinstance(run, SpoutTask):
@@ -596,8 +596,8 @@ class WorkerLoop:
 
     def _refuse_calls(self, kind: type, why: str) -> None:
         for live in self.tasks.values():
-            if isinstance(live.run, kind):
-                live.run.calls.refuse(why)
+            if isinstance(live.task, kind):
+                live.task.calls.refuse(why)
 
     # -- the turn --------------------------------------------------------------------------------------------
 
@@ -676,15 +676,15 @@ class WorkerLoop:
             live = self.tasks[work.run.target]
             if self._trace is not None and work.left == len(work.run.roots):
                 self._trace(work.run)
-            assert isinstance(live.run, BoltTask)
+            assert isinstance(live.task, BoltTask)
             before, by_slices = work.left, inbox.deepest_first
             try:
-                live.run.execute(work, now if by_slices else until)
+                live.task.execute(work, now if by_slices else until)
             finally:  # also where an error ends the run: what was done before it is done
                 inbox.ran(work, before)
-                live.run.note_held()
+                live.task.note_held()
                 self._collect(live)
-            if live.run.held and work.run.target in self.back_pressure.suspects:
+            if live.task.held and work.run.target in self.back_pressure.suspects:
                 self._finish_held(live)
             if inbox.grown or self.back_pressure.rests_changed:
                 self.back_pressure.look()
@@ -721,22 +721,22 @@ class WorkerLoop:
                     self._enqueue(runs)
                 else:
                     self.departures.add(worker, runs)
-        if isinstance(live.run, BoltTask):
-            if rows or live.run.copied:
-                live.run.note_emitted(rows)
+        if isinstance(live.task, BoltTask):
+            if rows or live.task.copied:
+                live.task.note_emitted(rows)
             # Rule: noted after what it has emitted for them. A worker that is killed in between seems to have taken
             # along tuples that were done. The other way round, lost ones would seem done, and nobody would hear of it.
-            self.untracked.done[live.plan.task_id - 1] = live.run.untracked_done
+            self.untracked.done[live.plan.task_id - 1] = live.task.untracked_done
             self._note_final(live)
-        live.run.unsent[0] = 0
-        if live.run.calls.used:
-            live.run.calls.note_taken()
+        live.task.unsent[0] = 0
+        if live.task.calls.used:
+            live.task.calls.note_taken()
 
     def _note_final(self, live: LiveTask) -> None:
         """Note a bolt's final numbers where they outlive this process."""
-        if isinstance(live.run, BoltTask):
+        if isinstance(live.task, BoltTask):
             at = live.plan.task_id - 1
-            self.untracked.given_up[at], self.untracked.lost[at] = live.run.stats.given_up, live.run.stats.lost
+            self.untracked.given_up[at], self.untracked.lost[at] = live.task.stats.given_up, live.task.stats.lost
 
     def _note_final_of_spout(self, task_id: int, given_up: int, lost: int) -> None:
         self.untracked.given_up[task_id - 1], self.untracked.lost[task_id - 1] = given_up, lost
@@ -883,7 +883,7 @@ class WorkerLoop:
 
     def be_careful(self, tasks: Iterable[int], seconds: float) -> None:
         """Let these tasks, where they are here, process single tuples."""
-        runs = [self.tasks[task_id].run for task_id in tasks if task_id in self.tasks]
+        runs = [self.tasks[task_id].task for task_id in tasks if task_id in self.tasks]
         self.back_pressure.suspects.suspect(
             [run for run in runs if isinstance(run, BoltTask)], self.clock.monotonic(), seconds
         )
@@ -906,7 +906,7 @@ class WorkerLoop:
             return
         self.pause("failed")
         self.back_pressure.order()  # the one that ended the run is given nothing more
-        bolts = [live.run for live in self.tasks.values() if isinstance(live.run, BoltTask)]
+        bolts = [live.task for live in self.tasks.values() if isinstance(live.task, BoltTask)]
         now, left = self.clock.monotonic(), math.inf
         deadline = still = now + FINISH_S
         while (pending := self.ledgers.pending()) and not self.stopped:
@@ -925,22 +925,22 @@ class WorkerLoop:
 
     def tick(self, live: LiveTask, period_s: float, early: bool = False) -> None:
         """Give a bolt its tick, and send the tuples it emits. ``early``: it comes before its time."""
-        assert isinstance(live.run, BoltTask)
+        assert isinstance(live.task, BoltTask)
         if live.plan.component not in chain.from_iterable(self._ticking[: self.quiet]):
             now = self.clock.monotonic()
-            self.shared.in_hand.note_call(live.plan.task_id, "process_tick", now, live.run.held.given)
-            live.run.tick(period_s, early)
+            self.shared.in_hand.note_call(live.plan.task_id, "process_tick", now, live.task.held.given)
+            live.task.tick(period_s, early)
             self.shared.in_hand.clear()
-            live.run.note_held()
+            live.task.note_held()
             self._collect(live)
 
     def _on_timer(self, live: LiveTask) -> None:
-        assert isinstance(live.run, BoltTask)
+        assert isinstance(live.task, BoltTask)
         assert isinstance(live.component, Bolt)
-        self.shared.in_hand.note_call(live.plan.task_id, "on_timer", self.clock.monotonic(), live.run.held.given)
-        live.run.call(live.component.on_timer)
+        self.shared.in_hand.note_call(live.plan.task_id, "on_timer", self.clock.monotonic(), live.task.held.given)
+        live.task.call(live.component.on_timer)
         self.shared.in_hand.clear()
-        live.run.note_held()
+        live.task.note_held()
         self._collect(live)
 
     # -- the end of a turn -------------------------------------------------------------------------------------
@@ -959,11 +959,11 @@ class WorkerLoop:
             self.shared.report(component, run.source, error, None, None)
             self.ledgers.drop(run)
             # Counted as lost before it is counted as sent no more: a death in between would find it nowhere.
-            if isinstance(live.run, SpoutTask):
-                live.run.untracked_lost += gone
-                self.ledgers.note_final(live.run)
+            if isinstance(live.task, SpoutTask):
+                live.task.untracked_lost += gone
+                self.ledgers.note_final(live.task)
             else:
-                live.run.stats.lost += gone
+                live.task.stats.lost += gone
                 self._note_final(live)
             self.untracked.emitted[run.target - 1] -= gone
 

@@ -206,11 +206,11 @@ class QueueCensus:
             if bounds:
                 waiting |= dict.fromkeys(_older(work.run.multi, work.run.roots[-work.left :], bounds), work.run.target)
         for task_id, live in self._tasks.items() if bounds else ():
-            for batch in live.run.held.batches if isinstance(live.run, BoltTask) else ():
+            for batch in live.task.held.batches if isinstance(live.task, BoltTask) else ():
                 waiting |= dict.fromkeys(_older(batch.multi, batch.roots, bounds), task_id)
             # Rule: what a bolt holds while emits of its threads wait for room is queued, and not forgotten. Its readers
             # are slow; timed out, it would be emitted again, behind itself. So is what waits for one of its threads.
-            for tup in _queued_in(live.run) if isinstance(live.run, BoltTask) else ():
+            for tup in _queued_in(live.task) if isinstance(live.task, BoltTask) else ():
                 roots = [root for root, _ in tup.anchors] if tup.anchors else [tup.root]
                 waiting |= dict.fromkeys(_older(False, roots, bounds), task_id)
         leaving = 0  # nobody here knows how long their tasks will take
@@ -237,7 +237,7 @@ class QueueCensus:
         # measured. Work that goes on in other threads, or in a producer, does not keep the loop awake: shuffles would
         # bring all tuples to a pool that is full, and leave those of other workers idle.
         now = self._shared.clock.monotonic()
-        bolts = [live.run for live in self._tasks.values() if isinstance(live.run, BoltTask)]
+        bolts = [live.task for live in self._tasks.values() if isinstance(live.task, BoltTask)]
         if self._shared.resting or any(bolt.held.is_full(now) for bolt in bolts):
             return 1.0
         holds = any(now - since >= STEER_S for bolt in bolts for since in islice(bolt.held.given.values(), 1))
@@ -253,15 +253,15 @@ class QueueCensus:
         # long for it as for all that is queued.
         shares: dict[int, float] = {}
         for live in self._tasks.values():
-            if live.run.calls.rows:
+            if live.task.calls.rows:
                 readers = Counter(self._name(box.target) for box in live.boxes)
                 for box in live.boxes:
-                    share = live.run.calls.rows / readers[self._name(box.target)]
+                    share = live.task.calls.rows / readers[self._name(box.target)]
                     shares[box.target] = shares.get(box.target, 0.0) + share
         for task, live in self._tasks.items():  # what it works on elsewhere
-            if isinstance(live.run, BoltTask) and live.run.held.most:
-                counts[task] += len(live.run.held)
-        paces = {task: self._pace(task) for task, live in self._tasks.items() if isinstance(live.run, BoltTask)}
+            if isinstance(live.task, BoltTask) and live.task.held.most:
+                counts[task] += len(live.task.held)
+        paces = {task: self._pace(task) for task, live in self._tasks.items() if isinstance(live.task, BoltTask)}
         wait_s = sum(count * paces[task] for task, count in counts.items())
         wait_s += sum(share * paces.get(task, 0.0) for task, share in shares.items())
         return float(wait_s), float(max(paces.values(), default=0.0))
@@ -271,17 +271,17 @@ class QueueCensus:
         found = []
         now = self._shared.clock.monotonic()
         for task_id, live in self._tasks.items():
-            if not isinstance(live.run, BoltTask):
+            if not isinstance(live.task, BoltTask):
                 continue
-            for tup in list(live.run.held.given):
+            for tup in list(live.task.held.given):
                 roots = [*each_root(root for root, _ in tup.anchors or ((tup.root, 0),))]
                 if all(root < floors.get(owner_task(root), 0) for root in roots):
                     # Rule: a call that still runs keeps its place, though its tuple has timed out. The bolt would else
                     # be given as many more, which nobody works on, and which time out in their turn.
-                    if not live.run.bolt.where_held(tup):
-                        live.run.held.let_go(tup)
+                    if not live.task.bolt.where_held(tup):
+                        live.task.held.let_go(tup)
                     continue
-                since = live.run.held.at_work_since(tup)
+                since = live.task.held.at_work_since(tup)
                 found += [(root, task_id, now - since) for root in roots if root < bounds.get(owner_task(root), 0)]
         return found
 
@@ -289,9 +289,9 @@ class QueueCensus:
         """Return the seconds that a task lately took for a tuple."""
         live = self._tasks[task_id]
         pace = self._paces.get(task_id) or self._paces.setdefault(task_id, _Pace())
-        assert isinstance(live.run, BoltTask)
-        taken_s = live.run.taken_s(self._shared.clock.monotonic())
-        return pace.measured(live.run.stats.executed, taken_s, max(1, live.run.held.most))
+        assert isinstance(live.task, BoltTask)
+        taken_s = live.task.taken_s(self._shared.clock.monotonic())
+        return pace.measured(live.task.stats.executed, taken_s, max(1, live.task.held.most))
 
 
 def _queued_in(bolt: BoltTask) -> Iterable[Tuple]:

@@ -36,28 +36,28 @@ class ThreadWatch:
     def look(self, tasks: Iterable[LiveTask]) -> None:
         """Tell of new refusals, and of new bolts whose threads emit."""
         for live in tasks:
-            if live.run.calls.used:
+            if live.task.calls.used:
                 self._look_at(live)
 
     def _look_at(self, live: LiveTask) -> None:
         bolt = live.component if isinstance(live.component, Bolt) else None
-        if bolt is not None and live.run.calls.emitted and bolt.auto_ack and not bolt.answers_for_untracked:
+        if bolt is not None and live.task.calls.emitted and bolt.auto_ack and not bolt.answers_for_untracked:
             self._warn(live)
-        taken = live.run.calls.take_refused()
+        taken = live.task.calls.take_refused()
         for refused in taken:
             if bolt is None:
                 if refused.kind != ENDED:  # that is how a spout's thread learns of the end
                     self._tell_refused(live, refused)
             elif refused.kind == ENDED:
-                live.run.stats.lost += refused.gone
+                live.task.stats.lost += refused.gone
                 self._tell_refused(live, refused)
             elif refused.kind == FULL:
                 self._tell_refused(live, refused)
             elif not bolt.answers_for_untracked:  # one that does has failed the tuple of the call
-                cast(BoltTask, live.run).give_up_refused(refused)
+                cast(BoltTask, live.task).give_up_refused(refused)
         if taken:
             self._counted(live)
-            live.run.calls.note_refused_taken()
+            live.task.calls.note_refused_taken()
 
     def _warn(self, live: LiveTask) -> None:
         if live.plan.task_id in self._warned:

@@ -320,7 +320,7 @@ class Worker:
         loop.ledgers.note_open()
         wait_s, call_s = loop.census.work_left()
         self.numbers = messages.Beat(
-            tasks={task_id: live.run.stats.snapshot() for task_id, live in loop.tasks.items()},
+            tasks={task_id: live.task.stats.snapshot() for task_id, live in loop.tasks.items()},
             partitions=loop.ledgers.partitions(),
             pending=loop.ledgers.pending(),
             unfinished=loop.ledgers.unfinished(),

@@ -393,7 +393,7 @@ def test_a_tuple_that_waits_for_a_thread_is_not_yet_at_work(kind: type[Any]) -> 
 
     with BoltTester(One) as test:
         test.give("a", "b")
-        run: Any = test._live(test._name)[0].run
+        run: Any = test._live(test._name)[0].task
         before = dict(run.held.given)
         assert len(before) == 2
         test.clock.advance(5)
@@ -447,7 +447,7 @@ def test_a_coroutine_that_blocks_its_loop_is_found_at_the_users_line() -> None:
         test.give("a")
         assert entered.wait(20)
         live = test._live(test._name)[0]
-        (tup,) = live.run.held.given  # type: ignore[union-attr]
+        (tup,) = live.task.held.given  # type: ignore[union-attr]
         assert "ask" in [frame.name for frame in live.component.where_held(tup)]  # type: ignore[union-attr]
         leave.set()
         settled(test, 1)

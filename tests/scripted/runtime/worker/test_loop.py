@@ -686,7 +686,7 @@ def test_of_what_threads_had_emitted_only_untracked_tuples_count_as_left() -> No
 def test_what_threads_have_handed_over_is_work_that_a_drain_needs_time_for() -> None:
     """Else the user reads of four seconds, and a drain after Ctrl-C, whose time is told, is cut short."""
     with rig(0, workers=1) as one:
-        one.loop.tasks[BOLT].run.stats.ran(100, 1.0)
+        one.loop.tasks[BOLT].task.stats.ran(100, 1.0)
         assert one.loop.census.work_left()[0] == 0.0
         from_another_thread(lambda: [one.spout.emit([n]) for n in range(50)])
         assert one.loop.census.work_left()[0] == pytest.approx(0.5)
@@ -708,11 +708,11 @@ def test_open_trees_are_finished_after_an_error_while_some_are_done_or_brokers_a
         one.loop.finish_open_trees()
         assert len(turns) == 3 and left == [3], "two with progress, one without"
         turns.clear()
-        one.loop.tasks[BOLT].run.held.batches[Batch([])] = None
+        one.loop.tasks[BOLT].task.held.batches[Batch([])] = None
         one.loop.finish_open_trees()
         assert len(turns) == 4, "a bolt waits for brokers: two seconds"
         turns.clear()
-        left[0], one.loop.tasks[BOLT].run.ended_run = 5, True
+        left[0], one.loop.tasks[BOLT].task.ended_run = 5, True
         one.loop.finish_open_trees()
         assert len(turns) == 3, "the bolt that ended the run hears no answer"
 

@@ -140,7 +140,7 @@ class Looped:
         self.spout_task = self.loop.spouts[1]
         self.spout_task.window.size = 10_000
         self.loop.activate()
-        task = self.loop.tasks[2].run
+        task = self.loop.tasks[2].task
         assert isinstance(task, BoltTask) and isinstance(self.spout_task, SpoutTask)
         self.task = task
         self.spout: Any = self.loop.tasks[1].component

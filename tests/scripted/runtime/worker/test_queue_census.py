@@ -179,7 +179,7 @@ def test_tuples_of_closed_trees_are_held_no_longer() -> None:
         one.arrives(ask=Ask(9, [ROOT + STEP], [ROOT + 9 * STEP], []))
         one.loop.turn()
         assert [held[0] for held in one.answer().held] == [ROOT + STEP]
-        assert len(one.loop.tasks[BOLT].run.held) == 1  # type: ignore[union-attr]
+        assert len(one.loop.tasks[BOLT].task.held) == 1  # type: ignore[union-attr]
 
 
 def test_a_tuple_of_a_closed_tree_keeps_its_place_while_a_thread_is_in_its_call() -> None:
@@ -192,7 +192,7 @@ def test_a_tuple_of_a_closed_tree_keeps_its_place_while_a_thread_is_in_its_call(
         for left in (1, 0):
             one.arrives(ask=Ask(9, [ROOT + 9 * STEP], [ROOT + 9 * STEP], []))
             one.loop.turn()
-            assert one.answer().held == [] and len(one.loop.tasks[BOLT].run.held) == left  # type: ignore[union-attr]
+            assert one.answer().held == [] and len(one.loop.tasks[BOLT].task.held) == left  # type: ignore[union-attr]
             calls.clear()
 
 

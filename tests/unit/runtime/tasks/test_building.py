@@ -99,7 +99,7 @@ def test_each_task_has_an_instance_a_context_and_a_logger_of_its_own() -> None:
 
 def test_a_spout_and_a_bolt_are_run_by_their_own_kind_of_task() -> None:
     building = Building()
-    assert isinstance(building.live("words").run, SpoutTask) and isinstance(building.live("count").run, BoltTask)
+    assert isinstance(building.live("words").task, SpoutTask) and isinstance(building.live("count").task, BoltTask)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_trees_are_tracked_as_sets_only_where_no_bolt_behind_keeps_its_tuples(
 
     shared = Building().shared
     shared.plan = make_plan(Sets.__topology__, 1)
-    (spout, *_) = [build_task(shared, task, OtherThreads()).run for task in shared.plan.tasks]
+    (spout, *_) = [build_task(shared, task, OtherThreads()).task for task in shared.plan.tasks]
     assert isinstance(spout, SpoutTask) and spout._as_sets is as_sets
 
 
@@ -157,7 +157,7 @@ def test_the_window_of_a_spout_is_steered_by_the_target_of_the_run_or_by_the_spo
 
     shared = Building().shared
     shared.plan, shared.conf = make_plan(Targets.__topology__, 1), resolve(Targets.__topology__.config, {})
-    tasks = [build_task(shared, task, OtherThreads()).run for task in shared.plan.tasks]
+    tasks = [build_task(shared, task, OtherThreads()).task for task in shared.plan.tasks]
     assert [task.window.target_s for task in tasks if isinstance(task, SpoutTask)] == [0.25, 0.1]
 
 
@@ -197,16 +197,16 @@ def test_no_two_tasks_draw_from_one_source_of_chance() -> None:
 def test_acks_and_failures_of_all_bolts_of_a_worker_go_to_one_place() -> None:
     building = Building()
     for live in building.tasks:
-        if isinstance(live.run, BoltTask):
-            assert live.run.acks is building.shared.acks and live.run.fails is building.shared.fails
+        if isinstance(live.task, BoltTask):
+            assert live.task.acks is building.shared.acks and live.task.fails is building.shared.fails
 
 
 def test_an_error_is_reported_with_its_component_and_the_method_that_was_called() -> None:
     """So that its line can be found where the call itself went wrong."""
     building = Building()
     live = building.live("count")
-    assert isinstance(live.run, BoltTask)
-    live.run.report(ValueError("slip"), Tuple(["w", 1]), live.component.process)  # type: ignore[attr-defined]
+    assert isinstance(live.task, BoltTask)
+    live.task.report(ValueError("slip"), Tuple(["w", 1]), live.component.process)  # type: ignore[attr-defined]
     assert building.reported == [("count", live.plan.task_id, live.component.process)]  # type: ignore[attr-defined]
 
 

@@ -95,7 +95,7 @@ def test_a_look_at_a_batch_leaves_it_as_it_is() -> None:
     class Looks(Bolt):
         def process_batch(self, batch: Any) -> None:
             batch._rows = Columns([[*batch.values(0)]])
-            looks.extend(present_call(rig.task.in_hand, {7: SimpleNamespace(run=rig.task)}) for _ in range(2))  # type: ignore[dict-item]
+            looks.extend(present_call(rig.task.in_hand, {7: SimpleNamespace(task=rig.task)}) for _ in range(2))  # type: ignore[dict-item]
             (first, tup), (second, _) = looks
             assert first.held is second.held is tup is batch
             assert call_text(Hang(first, 3.0, True), tup, "looks") == (

@@ -45,7 +45,7 @@ class Watched:
         self.stats = SimpleNamespace(lost=0)
         run = SimpleNamespace(calls=self.calls, stats=self.stats, give_up_refused=self.given_up.append)
         plan = SimpleNamespace(component="work", task_id=2)
-        self.live: Any = SimpleNamespace(component=component, run=run, plan=plan)
+        self.live: Any = SimpleNamespace(component=component, task=run, plan=plan)
         self.watch = ThreadWatch(lambda level, text, component, task: self.texts.append(text))
 
     def look(self, *refused: RefusedEmits) -> list[str]:
