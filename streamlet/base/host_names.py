@@ -1,4 +1,4 @@
-"""What can be the name or the number of a host."""
+"""Tells whether a text can be the name or the number of a host."""
 
 from __future__ import annotations
 

@@ -70,9 +70,10 @@ def _chroot(path: str) -> str:
 
 
 def _meant(text: str) -> str:
-    """Return the ensemble that a string with a path at each server, or with other separators, stands for.
+    """Return the ensemble that a malformed string stands for.
 
-    Empty where that is not clear."""
+    One with a path at each server, or with other separators; empty where it is not clear.
+    """
     pieces = [piece.partition("/") for piece in re.split(r"[\s,;]+", text) if piece]
     paths = {path.strip("/") for _, _, path in pieces} - {""}
     written = "/".join([",".join(server for server, _, _ in pieces), *paths])

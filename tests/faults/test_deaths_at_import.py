@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -55,8 +56,9 @@ def test_a_file_that_ends_the_worker_that_imports_it_ends_the_run_in_seconds(
     watcher, began = Watcher(), time.monotonic()
     with pytest.raises(RunFailed) as failed:
         ProcessesBackend().run(request, watcher, Stop())
-    where = f"{told} while it imported the topology's file, before any component was made"
-    assert f"was started 5 times and never came up, the last time because it {where}" in failed.value.message
+    # A core that is written slowly keeps the kernel from saying how: then its channel has told that it ended.
+    how, where = f"({told}|hung up)", "while it imported the topology's file, before any component was made"
+    assert re.search(f"started 5 times and never came up, the last time because it {how} {where}", failed.value.message)
     assert "look at what that file" in failed.value.message and "components do" not in failed.value.message
     assert sum(where in text for text in watcher.texts) == 5, watcher.texts
     assert time.monotonic() - began < 60
