@@ -171,17 +171,20 @@ def run(
         lasting = LastingView(choose_view(as_json), stop.ask)
         shown = ViewThread(lasting, hurried=lambda: stop.asked, killed=lambda: stop.killed)
         view: View = shown if metrics_file is None else MetricsFile(metrics_file, shown)
-        keepers = _keepers(request, section, config)
+        keepers = _keepers(request, section, config, as_json)
         if keepers:
             view = KeptView(keepers, view, as_json)
     except Exception as error:
         if as_json:
             _refused_as_json(error)
         raise
-    return _watched(made, request, stop, lasting, shown, view, debug)
+    # Rule: with --json nothing but its view has standard output. A handler of the user's that prints would write
+    # between the objects, and who reads those would stop there.
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        return _watched(made, request, stop, lasting, shown, view, debug)
 
 
-def _keepers(request: RunRequest, section: dict[str, Any] | None, config: Path | None) -> list[Keeper]:
+def _keepers(request: RunRequest, section: dict[str, Any] | None, config: Path | None, as_json: bool) -> list[Keeper]:
     """Return those who keep the lines of the run: a log file, the handlers of a section."""
     found: list[Keeper] = []
     kept = log_file_of(request.conf)
@@ -190,7 +193,7 @@ def _keepers(request: RunRequest, section: dict[str, Any] | None, config: Path |
     if section is not None and config is not None:
         from streamlet.cli.logging_section import LoggingSection
 
-        found.append(LoggingSection(section, config, request.conf["streamlet.log.repeats.secs"]))
+        found.append(LoggingSection(section, config, request.conf["streamlet.log.repeats.secs"], as_json))
     return found
 
 

@@ -25,7 +25,7 @@ UNIMPORTANT_OF_PARTITIONS = ("position", "committed", "waits at", "behind")
 """What a narrow terminal goes without, first to last."""
 
 LAST = ("acked",)
-"""What the narrowest go without after that, and then the columns from the right: what was lost is seen longest."""
+"""What the narrowest go without after that; then the columns from the right. Losses are seen longest."""
 
 LEAST_NAME = 3
 """Cells that a name keeps."""
@@ -185,9 +185,9 @@ def fitting(widths: Sequence[int], gap: int, width: int, unimportant: Sequence[s
 
 
 def laid_out(rows: Sequence[Sequence[str]], unimportant: Sequence[str], width: int) -> tuple[list[int], list[int], int]:
-    """Return the columns that fit, their widths in cells, and the gap between two.
+    """Return the columns that fit, their widths, and their gap.
 
-    A column goes rather than that a number is cut; only the first one, the name, is shortened.
+    In cells. A column goes rather than that a number is cut; only the first one, the name, is shortened.
     """
     heads = rows[0]
     widths = [max(cell_len(row[at]) for row in rows) for at in range(len(heads))]
@@ -204,7 +204,10 @@ def laid_out(rows: Sequence[Sequence[str]], unimportant: Sequence[str], width: i
 
 
 def shortened(name: str, width: int, mark: str = "…") -> str:
-    """Return a name in so many cells, a mark where some is missing; ``topic…/12`` of a partition."""
+    """Return a name in so many cells.
+
+    A mark stands where some is missing: ``compo…``, and ``topic…/12`` of a partition.
+    """
     if cell_len(name) <= width:
         return set_cell_size(name, width)
     tail = _tail(name)
