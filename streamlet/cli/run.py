@@ -178,10 +178,7 @@ def run(
         if as_json:
             _refused_as_json(error)
         raise
-    # Rule: with --json nothing but its view has standard output. A handler of the user's that prints would write
-    # between the objects, and who reads those would stop there.
-    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-        return _watched(made, request, stop, lasting, shown, view, debug)
+    return _watched(made, request, stop, lasting, shown, view, debug)
 
 
 def _keepers(request: RunRequest, section: dict[str, Any] | None, config: Path | None, as_json: bool) -> list[Keeper]:
@@ -261,7 +258,10 @@ def _watched(
     interrupts = Interrupts(stop, view.notice, view.killed)
     # The handlers stand before anything starts and until the last table is drawn: Ctrl-C drains a Spark that is still
     # coming up, and raises no KeyboardInterrupt in the middle of the result.
-    with logs_shown(view.log, debug), signals_to(interrupts.came):
+    # Rule: with --json nothing but its view has standard output. A handler of the user's that prints would write
+    # between the objects, and who reads those would stop there.
+    quiet = contextlib.redirect_stdout(sys.stderr) if request.quiet_stdout else contextlib.nullcontext()
+    with logs_shown(view.log, debug), signals_to(interrupts.came), quiet:
         try:
             view.start(request, backend.name)
             result = backend.run(request, view, stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from pathlib import Path
 
@@ -42,14 +43,16 @@ def test_a_forked_child_does_not_hold_the_lock(tmp_path: Path) -> None:
     """It may outlive the run; and its end takes nothing from the run either."""
     lock, other = WriterLock(tmp_path / "m.prom"), WriterLock(tmp_path / "m.prom")
     assert lock.take("First") == ""
-    reads, writes = os.pipe()
+    ours, its = socket.socketpair()
     child = os.fork()
     if not child:
-        os.close(writes)
-        os.read(reads, 1)  # until its parent is through
+        ours.close()
+        its.send(b"is there")
+        its.recv(1)  # until its parent is through
         os._exit(0)
-    os.close(reads)
+    its.close()
     try:
+        assert ours.recv(8) == b"is there"
         assert f"topology First (process {os.getpid()} on " in other.take("Second")
         # As the kernel does it for a process that is killed: closed, the name is left.
         writer_lock._close(lock._descriptor)
@@ -57,7 +60,7 @@ def test_a_forked_child_does_not_hold_the_lock(tmp_path: Path) -> None:
         assert other.take("Second") == "", "the child has it"
         other.release()
     finally:
-        os.close(writes)
+        ours.close()
         os.waitpid(child, 0)
 
 
