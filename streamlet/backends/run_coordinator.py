@@ -462,7 +462,9 @@ class RunCoordinator:
         """Read a worker's page for the supervisor: its death is about to be judged."""
         page = self.pages.get(worker)
         if page is not None and self.supervisor.workers[worker].epoch == epoch:
-            self.supervisor.note_in_hand(worker, epoch, holding(page))
+            # Of a slot of Spark nobody knows whether it ended by itself: its executor may have been taken.
+            has_plan = self.launcher.local and writer_of(page) != 0
+            self.supervisor.note_in_hand(worker, epoch, holding(page), has_plan)
 
     def _complain(self, text: str) -> None:
         """Keep what the end of the run may repeat."""

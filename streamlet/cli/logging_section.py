@@ -11,10 +11,12 @@ import contextlib
 import copy
 import logging
 import logging.config
+import os
+import stat
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +36,13 @@ class BadLoggingSection(SettingError):
 class LoggingSection:
     """The handlers and loggers of a settings file keep a run's lines."""
 
-    def __init__(self, content: Mapping[str, Any], path: Path, repeats_s: float) -> None:
+    def __init__(self, content: Mapping[str, Any], path: Path, repeats_s: float, as_json: bool = False) -> None:
+        """Take a section; ``as_json``: standard output has JSON objects alone."""
         # The version is always 1, and to silence the loggers of a topology is in nobody's interest here.
         self._content = {"version": 1, "disable_existing_loggers": False, **content}
         self._path = path
         self._repeats: Repeats[LogLine] = Repeats(repeats_s, together)
+        self._as_json = as_json
         self._undo = contextlib.ExitStack()
         self.stuck = False
         self._refused = False
@@ -130,7 +134,10 @@ class LoggingSection:
         except Exception as error:
             raise ValueError(f"the formatter of handler {handler.name!r} fails with {_words(error)}") from error
         standard = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
-        self.on_terminal |= getattr(handler, "stream", self) in standard
+        for each in _with_targets(handler):
+            if self._as_json:
+                _leave_standard_output(each)
+            self.on_terminal |= getattr(each, "stream", self) in standard
         # Logging's own way prints a traceback for each line that a full disk does not take.
         handler.handleError = lambda record: self._failed(sys.exception())  # type: ignore[method-assign]  # of one object
 
@@ -196,6 +203,40 @@ class _Deferred(logging.Handler):
         # hold up the next thread that logs.
         self._section.handle(self._handler, record)
         return True
+
+
+def _leave_standard_output(handler: logging.Handler) -> None:
+    """Have a handler on standard output write to standard error.
+
+    Raises ValueError for one that opens it by name.
+    """
+    # Rule: one section serves a run with --json and one without. What a component prints goes to standard error then,
+    # and so does this. ``ext://sys.stdout`` is standard error already: `run` has redirected it.
+    stream = getattr(handler, "stream", None)
+    if stream is not None and stream is sys.__stdout__:
+        handler.stream = sys.stderr  # type: ignore[attr-defined]  # any handler's that has one
+    elif stream not in (sys.stderr, sys.__stderr__) and _is_standard_output(stream, handler):
+        raise ValueError(
+            f"handler {handler.name!r} writes to the file of standard output, where --json has its objects"
+        )
+
+
+def _with_targets(handler: object) -> Iterator[logging.Handler]:
+    """Yield a handler, and those that it passes records to."""
+    while isinstance(handler, logging.Handler):
+        yield handler
+        handler = getattr(handler, "target", None)
+
+
+def _is_standard_output(stream: Any, handler: logging.Handler) -> bool:
+    """Tell whether a handler's file or pipe is standard output."""
+    name = getattr(handler, "baseFilename", "")  # of one that opens its file at its first line
+    try:
+        its = Path(name).stat() if stream is None and name else os.fstat(stream.fileno())
+        ours = os.fstat(1)
+    except (OSError, AttributeError, ValueError):
+        return False
+    return (its.st_dev, its.st_ino) == (ours.st_dev, ours.st_ino) and not stat.S_ISCHR(ours.st_mode)
 
 
 def _loggers() -> list[logging.Logger]:

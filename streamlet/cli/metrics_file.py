@@ -18,6 +18,7 @@ from streamlet.base.errors import BadInput
 from streamlet.base.hand_over import HandOver
 from streamlet.base.readable import is_there
 from streamlet.cli.show import View
+from streamlet.cli.writer_lock import WriterLock
 from streamlet.model.spec import SPOUT
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class MetricsFile:
         self.close = view.close
         self._topology = ""
         self._complained = False
+        self._lock: WriterLock | None = None
         self._over = False
         """True from the last write on: nothing is written any more."""
         self._last = RunStatus("starting", 0.0)
@@ -93,8 +95,15 @@ class MetricsFile:
         self._topology = request.topology.name
         self._check_place()
         raised: list[OSError] = []
+        holders: list[str] = []
 
         def write() -> None:
+            # Rule: one run at a time, and before the first write. Two that replace one file make each reader jump
+            # between them, and neither run would notice.
+            self._lock = WriterLock(self._target)
+            if holder := self._lock.take(self._topology):
+                holders.append(holder)
+                return
             try:
                 self._write(self._last)
             except OSError as error:
@@ -102,6 +111,12 @@ class MetricsFile:
 
         self._written.give(write)
         answered = self._answered()
+        if holders:
+            self._over = True
+            raise MetricsUnavailable(
+                f"--metrics-file {self._path} is being written by {holders[0]}. Give each run a file of its own, or "
+                "end that one first."
+            )
         if raised or not answered:
             self._over = True  # refused: nobody waits for the file any more
             why = raised[0].strerror if raised else f"its disk does not answer within {ANSWER_S:g} s"
@@ -129,6 +144,7 @@ class MetricsFile:
         self._view.on_status(status)
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
+        self._written.give(self._release)
         self._answered()
         self._warn_if_hanging()
         self._view.finish(result, exit_status)
@@ -141,13 +157,19 @@ class MetricsFile:
         self._written.finish(lambda done: done.wait(LAST_S))
         with contextlib.suppress(Exception):
             self._write(dataclasses.replace(self._last, state="killed"))
+            self._release()
 
     def failed(self, error: BaseException, exit_status: int) -> None:
         # Written once more: a scrape cannot tell a file that nobody renews from a run that goes on.
         last = dataclasses.replace(self._last, state="failed")
         self._written.give(lambda: self._keep(last), replaces="status")
+        self._written.give(self._release)
         self._answered()
         self._view.failed(error, exit_status)
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
 
     def _answered(self) -> bool:
         """Wait a while for the file; tell whether everything is written."""

@@ -19,6 +19,7 @@ from streamlet.base.errors import BadInput, StreamletError
 from streamlet.base.whole_file import write_whole
 from streamlet.cli.options import given_settings
 from streamlet.cli.target import TopologyTarget, debug_option, target_argument
+from streamlet.coordination.ensemble import Ensemble
 from streamlet.running import make_request
 from streamlet.spouts.kafka import KafkaSpout, SpoutConfig
 from streamlet.spouts.kafka.hosts import StaticHosts, ZkHosts
@@ -464,6 +465,7 @@ def _other_place(spout: SpoutOffsets, text: str) -> OffsetPlace:
             f"{text!r} is not a place of offsets: write group:NAME for a consumer group, or zk://HOST:PORT,.../ROOT/ID "
             "for ZooKeeper, where ROOT and ID are the zk_root and the id of a spout."
         )
+    Ensemble.parse(text.removeprefix("zk://"))
     return spout.place_of(ZkOffsets(servers, _digest(spout.config)), f"/{root}", spout_id)
 
 

@@ -171,7 +171,7 @@ def run(
         lasting = LastingView(choose_view(as_json), stop.ask)
         shown = ViewThread(lasting, hurried=lambda: stop.asked, killed=lambda: stop.killed)
         view: View = shown if metrics_file is None else MetricsFile(metrics_file, shown)
-        keepers = _keepers(request, section, config)
+        keepers = _keepers(request, section, config, as_json)
         if keepers:
             view = KeptView(keepers, view, as_json)
     except Exception as error:
@@ -181,7 +181,7 @@ def run(
     return _watched(made, request, stop, lasting, shown, view, debug)
 
 
-def _keepers(request: RunRequest, section: dict[str, Any] | None, config: Path | None) -> list[Keeper]:
+def _keepers(request: RunRequest, section: dict[str, Any] | None, config: Path | None, as_json: bool) -> list[Keeper]:
     """Return those who keep the lines of the run: a log file, the handlers of a section."""
     found: list[Keeper] = []
     kept = log_file_of(request.conf)
@@ -190,7 +190,7 @@ def _keepers(request: RunRequest, section: dict[str, Any] | None, config: Path |
     if section is not None and config is not None:
         from streamlet.cli.logging_section import LoggingSection
 
-        found.append(LoggingSection(section, config, request.conf["streamlet.log.repeats.secs"]))
+        found.append(LoggingSection(section, config, request.conf["streamlet.log.repeats.secs"], as_json))
     return found
 
 
@@ -258,7 +258,10 @@ def _watched(
     interrupts = Interrupts(stop, view.notice, view.killed)
     # The handlers stand before anything starts and until the last table is drawn: Ctrl-C drains a Spark that is still
     # coming up, and raises no KeyboardInterrupt in the middle of the result.
-    with logs_shown(view.log, debug), signals_to(interrupts.came):
+    # Rule: with --json nothing but its view has standard output. A handler of the user's that prints would write
+    # between the objects, and who reads those would stop there.
+    quiet = contextlib.redirect_stdout(sys.stderr) if request.quiet_stdout else contextlib.nullcontext()
+    with logs_shown(view.log, debug), signals_to(interrupts.came), quiet:
         try:
             view.start(request, backend.name)
             result = backend.run(request, view, stop)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from streamlet.backends.contract import RunRequest, RunResult, RunStatus
@@ -23,6 +23,12 @@ STYLES = {"debug": "dim", "warning": "yellow", "warn": "yellow", "error": "red",
 UNIMPORTANT = ("tasks", "timed out", "window", "wait ms", "per s", "p50 ms", "p99 ms", "emitted", "failed")
 UNIMPORTANT_OF_PARTITIONS = ("position", "committed", "waits at", "behind")
 """What a narrow terminal goes without, first to last."""
+
+LAST = ("acked",)
+"""What the narrowest go without after that; then the columns from the right. Losses are seen longest."""
+
+LEAST_NAME = 3
+"""Cells that a name keeps."""
 
 MOST_PARTITIONS = 16
 """Partitions shown: those with the largest lag. A table that scrolls away shows nothing."""
@@ -109,30 +115,49 @@ class TableView:
 
     def _components(self, status: RunStatus) -> RenderableType:
         heads, *rows = show.component_table(status, self._rates)
-        table, kept = _table(heads, rows, UNIMPORTANT, self._console.width)
-        for row, cells in zip(status.components, rows, strict=True):
-            styles = {0: "bold" if row.kind == SPOUT else "", heads.index("failed"): "yellow" if row.failed else ""}
-            table.add_row(*(self._text(cells[at], styles.get(at, "")) for at in kept))
+        styles = [
+            {0: "bold" if row.kind == SPOUT else "", heads.index("failed"): "yellow" if row.failed else ""}
+            for row in status.components
+        ]
+        table = self._table([heads, *rows], UNIMPORTANT, styles)
         metrics = [self._text(line, "dim") for line in show.metric_lines(status)]
-        return Padding(Group(table, *metrics), (1, 0, 0, 0))
+        return Padding(Group(*table, *metrics), (1, 0, 0, 0))
 
     def _partitions(self, status: RunStatus) -> list[RenderableType]:
         rows = sorted(status.partitions, key=lambda row: -(row.get("lag") or 0))
         if not rows:
             return []
-        heads, *shown = show.partition_table(rows[:MOST_PARTITIONS], show.of_several_spouts(rows))
-        table, kept = _table(heads, shown, UNIMPORTANT_OF_PARTITIONS, self._console.width)
-        for cells in shown:
-            table.add_row(*(self._text(cells[at]) for at in kept))
+        shown = show.partition_table(rows[:MOST_PARTITIONS], show.of_several_spouts(rows))
+        table = self._table(shown, UNIMPORTANT_OF_PARTITIONS)
         hidden = len(rows) - MOST_PARTITIONS
         more = [Text(f"and {hidden} more with less lag", style="dim")] if hidden > 0 else []
-        return [Padding(table, (1, 0, 0, 0)), *more]
+        return [Padding(Group(*table), (1, 0, 0, 0)), *more]
 
     def _places(self, status: RunStatus) -> list[RenderableType]:
         lines = show.place_lines(status)
         more = [f"and {len(lines) - MOST_PLACES} executors more"] if len(lines) > MOST_PLACES else []
         shown: list[RenderableType] = [self._text(line, "dim") for line in [*lines[:MOST_PLACES], *more]]
         return [Padding(Group(*shown), (1, 0, 0, 0))] if shown else []
+
+    def _table(
+        self, rows: Sequence[Sequence[str]], unimportant: Sequence[str], styles: Sequence[Mapping[int, str]] = ()
+    ) -> list[Text]:
+        """Return the lines of a table, its heads first; ``styles``: those of each row's cells."""
+        # Rule: lines of our own. rich's table keeps no least width of a column: where all have no room it crops at the
+        # right edge, and half of a number looks like a number.
+        encoding = self._console.encoding
+        shown = [[printable(cell, encoding) for cell in row] for row in rows]
+        kept, widths, gap = laid_out(shown, unimportant, self._console.width)
+        mark = "…" if printable("…", encoding) == "…" else "~"
+        lines = []
+        for number, row in enumerate(shown):
+            line = Text(style="" if number else "dim", no_wrap=True, overflow="crop")
+            line.append(shortened(row[0], widths[0], mark), styles[number - 1].get(0) if number and styles else None)
+            for at, width in zip(kept[1:], widths[1:], strict=True):
+                line.append(" " * (gap + width - cell_len(row[at])))
+                line.append(row[at], styles[number - 1].get(at) if number and styles else None)
+            lines.append(line)
+        return lines
 
     def _foot(self, status: RunStatus) -> RenderableType:
         lost = sum(int(worker.get("epoch", 1)) - 1 for worker in status.workers)
@@ -148,7 +173,7 @@ class TableView:
 def fitting(widths: Sequence[int], gap: int, width: int, unimportant: Sequence[str], names: Sequence[str]) -> list[int]:
     """Return the columns that fit into ``width``, in order.
 
-    The unimportant ones are left out first; no number is ever cut.
+    The unimportant ones are left out, first to last.
     """
     kept = list(range(len(widths)))
     for name in unimportant:
@@ -159,19 +184,40 @@ def fitting(widths: Sequence[int], gap: int, width: int, unimportant: Sequence[s
     return kept
 
 
-def _table(
-    columns: tuple[str, ...], rows: Sequence[Sequence[str]], unimportant: Sequence[str], width: int
-) -> tuple[Table, list[int]]:
-    """Return an empty table of columns that fit, and their indexes."""
-    widths = [max(len(row[at]) for row in [columns, *rows]) for at in range(len(columns))]
-    roomy = sum(widths) + 2 * (len(widths) - 1) <= width
-    gap = 2 if roomy else 1
-    kept = fitting(widths, gap, width, unimportant, columns)
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
-    for at in kept:
-        # Where even these have no room it is the name that is shortened.
-        least = 3 if at == 0 else widths[at]
-        table.add_column(
-            columns[at], justify="left" if at == 0 else "right", no_wrap=True, min_width=least, overflow="ellipsis"
-        )
-    return table, kept
+def laid_out(rows: Sequence[Sequence[str]], unimportant: Sequence[str], width: int) -> tuple[list[int], list[int], int]:
+    """Return the columns that fit, their widths, and their gap.
+
+    In cells. A column goes rather than that a number is cut; only the first one, the name, is shortened.
+    """
+    heads = rows[0]
+    widths = [max(cell_len(row[at]) for row in rows) for at in range(len(heads))]
+    gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= width else 1
+    kept = fitting(widths, gap, width, unimportant, heads)
+    # The number of a partition is not cut either: of a topic's name a letter and the mark stand before it.
+    least = min(widths[0], max(LEAST_NAME, *(2 + cell_len(_tail(row[0])) for row in rows)))
+    for name in (*LAST, *reversed(heads[1:])):
+        if least + sum(gap + widths[at] for at in kept[1:]) <= width:
+            break
+        kept = [at for at in kept if not at or heads[at] != name]
+    first = min(widths[0], max(1, width - sum(gap + widths[at] for at in kept[1:])))
+    return kept, [first, *(widths[at] for at in kept[1:])], gap
+
+
+def shortened(name: str, width: int, mark: str = "…") -> str:
+    """Return a name in so many cells.
+
+    A mark stands where some is missing: ``compo…``, and ``topic…/12`` of a partition.
+    """
+    if cell_len(name) <= width:
+        return set_cell_size(name, width)
+    tail = _tail(name)
+    room = width - 1 - cell_len(tail)
+    if tail and room < 1:
+        return set_cell_size(mark, width)
+    return set_cell_size(set_cell_size(name.removesuffix(tail), room).rstrip() + mark + tail, width)
+
+
+def _tail(name: str) -> str:
+    """Return the slash and number at the end of a partition's name; empty for others."""
+    _, slash, number = name.rpartition("/")
+    return slash + number if number.isdigit() else ""

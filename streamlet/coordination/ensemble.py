@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 from dataclasses import dataclass
 
 from streamlet.base.errors import SettingError
+from streamlet.base.host_names import can_be_host
 from streamlet.coordination.node_store import check_path
 
 DEFAULT_PORT = 2181
@@ -32,12 +34,14 @@ class Ensemble:
         The port may be left out (2181); an IPv6 address stands in brackets."""
         servers, slash, rest = text.partition("/")
         try:
-            chroot = check_path(slash + rest.rstrip("/")) if rest.rstrip("/") else ""
+            chroot = _chroot(slash + rest.rstrip("/")) if rest.rstrip("/") else ""
             addresses = tuple(_address(server.strip()) for server in servers.split(","))
         except ValueError as error:
+            meant = _meant(text)
             raise SettingError(
                 f"{text!r} is not a ZooKeeper ensemble: {error}. Write host:port,host:port, and after that the "
                 "path everything lies under, if there is one: zk1:2181,zk2:2181/streamlet."
+                + (f" Probably this is meant: {meant}" if meant else "")
             ) from error
         return cls(addresses, chroot)
 
@@ -56,6 +60,32 @@ def server_name(address: tuple[str, int]) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _chroot(path: str) -> str:
+    """Return the path below which everything lies. Raises ValueError."""
+    # Rule: a comma ends no chroot and is in none. With the path behind each server, all from the first slash on would
+    # be one path, through one server: offsets are looked for where none are, and a run begins at the start policy.
+    if "," in path:
+        raise ValueError(f"{path!r} would be the path; the path is written once, after the last server")
+    return check_path(path)
+
+
+def _meant(text: str) -> str:
+    """Return the ensemble that a malformed string stands for.
+
+    One with a path at each server, or with other separators; empty where it is not clear.
+    """
+    pieces = [piece.partition("/") for piece in re.split(r"[\s,;]+", text) if piece]
+    paths = {path.strip("/") for _, _, path in pieces} - {""}
+    written = "/".join([",".join(server for server, _, _ in pieces), *paths])
+    if len(paths) > 1 or written == text:
+        return ""
+    try:
+        Ensemble.parse(written)
+    except SettingError:
+        return ""
+    return written
+
+
 def _address(server: str) -> tuple[str, int]:
     if server.startswith("["):
         host, closed, rest = server[1:].partition("]")
@@ -66,6 +96,8 @@ def _address(server: str) -> tuple[str, int]:
         host, _, port = server.partition(":")
     if not host or not ((port.isascii() and port.isdigit()) or not port):
         raise ValueError(f"{server!r} is not an address")
+    if not can_be_host(host):
+        raise ValueError(f"{server!r} is not an address: {host!r} cannot be a host name; commas stand between servers")
     number = int(port) if port else DEFAULT_PORT
     if not 0 < number < 65536:
         raise ValueError(f"{server!r} has no port between 1 and 65535")

@@ -245,7 +245,7 @@ SETTINGS: dict[str, Setting] = {
             20,
             "restarts of one worker in 5 min, or losses of one link between which nothing is done; or starts of a "
             "worker in a row that come to nothing (before the first tuple five, where each ends in a component's own "
-            "start)",
+            "start or, in a worker process, in the import of the topology's file)",
         ),
         Setting(
             "streamlet.spark.slots.timeout.secs",

@@ -78,12 +78,12 @@ def test_a_machine_that_stood_still_goes_on(cluster: DevCluster, tmp_path: Path)
     """All processes are stopped for longer than a worker may be silent, and wake up one after the other."""
     with rig(cluster, tmp_path, 10_000, seed=10) as made:
         # More than a busy machine is silent by itself, and less than it is stopped.
-        run = made.start(streamlet_worker_timeout_secs=6.0, streamlet_worker_heartbeat_secs=0.2)
+        run = made.start(streamlet_worker_timeout_secs=10.0, streamlet_worker_heartbeat_secs=0.2)
         made.wait_for_done(0.3, run.tail)
         everybody = [run.process.pid, *made.evidence.pids()]
         for pid in everybody:
             os.kill(pid, signal.SIGSTOP)
-        time.sleep(7.0)  # the fault itself: as long as it lasts
+        time.sleep(11.0)  # the fault itself: as long as it lasts
         for pid in everybody:
             os.kill(pid, signal.SIGCONT)
             time.sleep(0.5)

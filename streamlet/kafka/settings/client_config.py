@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Required, Self, TypedDict
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.errors import SettingError
+from streamlet.base.host_names import can_be_host
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
 from streamlet.kafka.settings import foreign_names
 from streamlet.kafka.settings.security import (
@@ -255,17 +256,8 @@ def parse_server(text: str) -> Broker:
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     if not colon or not host or "://" in text or (":" in host and not text.startswith("[")):
         raise SettingError(f"{text!r} is not a broker address: write host:port, as in 127.0.0.1:9092.")
-    if not _can_be_host(host):
+    if not can_be_host(host):
         raise SettingError(f"{text!r} is not a broker address: {host!r} cannot be a host name.")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise SettingError(f"{text!r} is not a broker address: the port must be a number from 1 to 65535.")
     return Broker(UNKNOWN_NODE, host, int(port))
-
-
-def _can_be_host(host: str) -> bool:
-    """Return whether a resolver can be asked for the host."""
-    try:
-        host.encode("idna")
-    except UnicodeError:
-        return False
-    return host.isprintable() and " " not in host

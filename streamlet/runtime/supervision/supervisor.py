@@ -48,11 +48,21 @@ START_REMEDY = (
     "streamlet.worker.start.timeout.secs."
 )
 
+CALL_REMEDY = "look at what that call does."
+
+IMPORTING = " while it imported the topology's file, before any component was made"
+"""Continues how a worker ended."""
+
+IMPORT_REMEDY = (
+    "look at what that file, and what it imports, does in a worker, which has no terminal and empty input: a C library "
+    "that crashes (PYTHONFAULTHANDLER=1 shows where), os._exit, or memory that is not enough."
+)
+
 ASK_S = 5.0
 """Seconds after the start of a worker that is not ready before its launcher is asked why, and between two such asks."""
 
 FRUITLESS_STARTS = 5
-"""Starts in a row that may end in a component's own start, as long as the run has not begun."""
+"""Starts in a row that may end in an import or a component's own start, as long as the run has not begun."""
 
 WINDOW_S = 300.0
 """Seconds over which deaths and lost links are counted."""
@@ -255,10 +265,13 @@ class Supervisor:
         self._cut[pair] = self.version
         return [Cut(pair, self.version), *book]
 
-    def note_in_hand(self, index: int, epoch: int, holding: Holding | None) -> None:
-        """Note what a worker has in hand, as its page says. Call it before ``gone``: the death is judged by it."""
+    def note_in_hand(self, index: int, epoch: int, holding: Holding | None, has_plan: bool = False) -> None:
+        """Note what a worker has in hand, as its page says. Call it before ``gone``: the death is judged by it.
+
+        ``has_plan``: it has read its plan, and imports.
+        """
         if self.workers[index].epoch == epoch:
-            self.workers[index].holding = holding
+            self.workers[index].holding, self.workers[index].has_plan = holding, has_plan
 
     def gone(
         self, index: int, epoch: int, why: str, now: float, remedy: str = "", told: bool = False
@@ -271,6 +284,9 @@ class Supervisor:
         if worker.epoch != epoch or worker.state is WorkerState.GONE:
             return []
         was_up = worker.state is WorkerState.UP
+        # With a remedy the cause is known, and lies elsewhere.
+        imported = worker.state is WorkerState.STARTING and worker.has_plan and not (worker.holding or remedy)
+        why += IMPORTING if imported else ""
         ended = f"{why}{self.blame.in_hand_text(worker.holding)}"
         verdict = self.blame.judge(worker.holding, now)
         why += verdict.text
@@ -292,7 +308,10 @@ class Supervisor:
         # Two counts. Deaths within the window stop a worker that comes up and dies; `failed_starts` stops one that
         # never comes up, since its long starts and growing pauses would leave too few deaths in the window.
         worker.failed_starts = 0 if was_up else worker.failed_starts + 1
-        hopeless = self._out_of_restarts(index, why, verdict.weight, now, remedy or RESTART_REMEDY)
+        in_own_start = worker.holding is not None and worker.holding.call in STARTING
+        worker.fruitless_starts = worker.fruitless_starts + 1 if imported or in_own_start else 0
+        known = IMPORT_REMEDY if imported else remedy or RESTART_REMEDY
+        hopeless = self._out_of_restarts(index, why, verdict.weight, now, known)
         if hopeless is not None:
             return [*lost, hopeless]
         worker.restart_at = now + self._backoff.delay(len(worker.deaths) - 1)
@@ -304,12 +323,13 @@ class Supervisor:
         worker.deaths.append((now, weight))
         while now - worker.deaths[0][0] > WINDOW_S:
             worker.deaths.popleft()
-        # Rule: a component that takes its process along when it starts does so each time. Before the run has begun
-        # there is nothing to lose, and somebody waits for an answer: no minute of the same line.
-        starts = self.limits.restarts
-        if not self.began and worker.holding is not None and worker.holding.call in STARTING:
-            starts, remedy = min(starts, FRUITLESS_STARTS - 1), "look at what that call does."
-        fruitless = worker.failed_starts > starts
+        # Rule: a component that takes its process along when it starts does so each time, and so does what a file does
+        # when it is imported. Before the run has begun there is nothing to lose, and somebody waits for an answer: no
+        # minute of the same line. A start that the system or Spark refuses may succeed later, and has its patience.
+        fruitless = worker.failed_starts > self.limits.restarts
+        if not self.began and worker.fruitless_starts:
+            fruitless = fruitless or worker.fruitless_starts >= FRUITLESS_STARTS
+            remedy = CALL_REMEDY if worker.holding is not None else remedy
         if not fruitless and sum(weight for _, weight in worker.deaths) <= self.limits.restarts:
             return None
         often = f"died {len(worker.deaths)} times within {WINDOW_S:.0f} s"
@@ -568,7 +588,12 @@ class Supervisor:
         epoch = before.epoch + 1
         # The counts of deaths outlive the record: else a worker that dies at each start would be started for ever.
         worker = WorkerRecord(
-            WorkerState.STARTING, epoch, heard_s=now, deaths=before.deaths, failed_starts=before.failed_starts
+            WorkerState.STARTING,
+            epoch,
+            heard_s=now,
+            deaths=before.deaths,
+            failed_starts=before.failed_starts,
+            fruitless_starts=before.fruitless_starts,
         )
         self.workers[index] = worker
         return Start(index, epoch)

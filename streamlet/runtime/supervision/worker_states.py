@@ -34,7 +34,8 @@ class WorkerState(Enum):
 class WorkerRecord:
     """Everything known of one worker of one epoch.
 
-    Written by the supervisor alone. A replacement gets a new record, which takes over ``deaths`` and ``failed_starts``.
+    Written by the supervisor alone. A replacement gets a new record, which takes over ``deaths`` and the counts of
+    starts.
     """
 
     state: WorkerState = WorkerState.GONE
@@ -73,10 +74,14 @@ class WorkerRecord:
     """It is silent and works, and the user has read that."""
     holding: Holding | None = None
     """What it had in hand when somebody looked last."""
+    has_plan: bool = False
+    """It had read its plan by then; then it imports."""
     deaths: deque[tuple[float, float]] = field(default_factory=deque)
     """When it died, and how much that counts."""
     failed_starts: int = 0
     """Starts in a row that never came up. They may be so far apart that few of them fall into a window."""
+    fruitless_starts: int = 0
+    """Deaths in a row in an import, or in a component's own start: the next one would end there, too."""
 
     @property
     def lacks(self) -> str:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from streamlet.base.errors import SettingError, StreamletError
+from streamlet.coordination.ensemble import Ensemble
 from streamlet.coordination.node_store import NodeMissing, NodeStore
 from streamlet.kafka.broker_errors import InvalidTopic, UnknownTopicOrPartition, error_class
 from streamlet.kafka.client.client import KafkaClient
@@ -78,6 +79,7 @@ class ZkHosts:
         check_digest("ZkHosts", self.digest)
         if not isinstance(self.broker_zk_str, str) or not self.broker_zk_str.strip():
             raise SettingError('ZkHosts needs the addresses of ZooKeeper: ZkHosts("zk1:2181,zk2:2181").')
+        Ensemble.parse(self.broker_zk_str)
         if not self.broker_zk_path.startswith("/"):
             raise SettingError(f"ZkHosts: broker_zk_path is {self.broker_zk_path!r}; it begins with a slash.")
         _check_refresh("ZkHosts", self.refresh_freq_secs)
@@ -122,6 +124,7 @@ def hosts_from_text(text: str, before: BrokerHosts) -> BrokerHosts:
     kind, _, rest = text.partition("://")
     addresses, slash, path = rest.partition("/")
     if kind == "zk" and addresses:
+        Ensemble.parse(rest)
         kept = before if isinstance(before, ZkHosts) else ZkHosts(addresses)
         brokers = f"/{path.strip('/')}/brokers" if path.strip("/") else kept.broker_zk_path
         return replace(kept, broker_zk_str=addresses, broker_zk_path=brokers)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from streamlet.base.errors import SettingError, StreamletError
+from streamlet.base.host_names import can_be_host
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 DEFAULT_PORT = 9092
@@ -56,7 +57,7 @@ class Broker:
             host, port = text.strip(), str(DEFAULT_PORT)
         host = host.removeprefix("[").removesuffix("]")
         number = int(port) if port.isascii() and port.isdigit() and len(port) <= 5 else 0
-        if not host or not 0 < number < 65536:
+        if not can_be_host(host) or not 0 < number < 65536:
             raise SettingError(
                 f"{text!r} is not a broker address. Write host:port (the port may be left out: {DEFAULT_PORT}), "
                 "for example kafka1.example.org:9092."

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.errors import SettingError, refuse_all
+from streamlet.coordination.ensemble import Ensemble
 from streamlet.kafka.settings.security import OBJECTS, SECRETS, SecuritySettings, check_security, security_of
 from streamlet.model.stream import DEFAULT_STREAM, Stream
 from streamlet.spouts.kafka.chosen_topics import OWNERS, ChosenTopics, named
@@ -34,6 +35,8 @@ class ZkOffsets:
 
     def __post_init__(self) -> None:
         check_digest("ZkOffsets", self.digest)
+        if isinstance(self.servers, str) and self.servers:
+            Ensemble.parse(self.servers)
 
 
 @dataclass(frozen=True)

@@ -328,6 +328,7 @@ def test_what_cannot_be_is_refused_in_one_paragraph_and_changes_nothing(
     assert "no KafkaSpout 'other'" in no("show", site.zk, "--component", "other")
     assert "does not exist" in no("show", site.write("missing.py", "GroupOffsets()", topic_name()))
     assert "not a place of offsets" in no("copy", site.zk, "--from", "zk://somewhere")
+    assert "written once, after the last server" in no("copy", site.zk, "--from", "zk://a:1/x,b:1/x/id")
     assert "Give one of --from and --to" in no("copy", site.zk)
     assert "no offsets of topic" in no("copy", site.zk, "--from", f"group:{topic_name()}")
     export = site.streamlet.folder / "export.json"

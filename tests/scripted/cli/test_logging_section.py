@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,58 @@ def test_a_handler_on_the_terminal_takes_the_place_of_the_runs_own_lines(streaml
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"plain 1 \d", done.stderr)) == 1
     assert re.search(r"^WARNING\|mine\|sink\|\d\|\d\|1\|plain 1 \d$", done.stderr, re.MULTILINE)
+
+
+ON_OUTPUT = PLAIN.replace("logging.FileHandler", "logging.StreamHandler").replace(
+    'filename = "section.log"', 'stream = "ext://sys.stdout"'
+)
+PRINTING = """
+import logging
+
+class Printing(logging.Handler):
+    def emit(self, record):
+        print(self.format(record) + "\\n", end="", flush=True)  # at once: workers write there, too
+"""
+PRINTED = PLAIN.replace("logging.FileHandler", "printing.Printing").replace('filename = "section.log"\n', "")
+BUFFERED = '[logging.handlers.buffer]\nclass = "logging.handlers.MemoryHandler"\ncapacity = 1\ntarget = "file"\n'
+
+
+@backends
+@pytest.mark.parametrize(
+    ("section", "handler"),
+    [
+        (ON_OUTPUT, "file"),
+        (ON_OUTPUT.replace("sys.stdout", "sys.__stdout__"), "file"),
+        (ON_OUTPUT.replace("sys.stdout", "sys.__stdout__") + BUFFERED, "buffer"),
+        (PRINTED, "file"),
+    ],
+    ids=["stream", "first stream", "buffered", "printed"],
+)
+def test_with_json_a_handler_on_standard_output_writes_to_standard_error(
+    streamlet: Any, backend: str, section: str, handler: str
+) -> None:
+    """Its lines stood between the objects, and whoever reads them stopped there."""
+    file = streamlet.write(CHATTY)
+    streamlet.write(PRINTING, "printing.py")
+    path = {"PYTHONPATH": f"{streamlet.environment['PYTHONPATH']}:{streamlet.folder}"}
+    root = f'[logging.root]\nlevel = "INFO"\nhandlers = ["{handler}"]\n'
+    given = ("--backend", backend, "--until-caught-up", "--config", streamlet.write(section + root, "run.toml"))
+    done = streamlet("run", file, "--json", *given, **path)
+    assert done.returncode == 0, done.stderr
+    objects = [json.loads(line) for line in done.stdout.splitlines()]
+    assert objects[-1]["event"] == "result"
+    assert backend == "inline" or any("logged 1 " in str(each) for each in objects)
+    said = re.compile(r"^WARNING\|mine\|sink\|\d\|\d\|1\|plain 1 \d$", re.MULTILINE)
+    assert said.search(done.stderr)
+    plain = streamlet("run", file, *given, **path)
+    assert said.search(plain.stdout), "without it the section is taken at its word"
+
+
+def test_with_json_a_handler_that_opens_standard_output_by_name_is_refused(streamlet: Any) -> None:
+    config = streamlet.write(TO_FILE.replace("section.log", "/dev/stdout"), "run.toml")
+    done = streamlet("run", streamlet.write(CHATTY), "--json", "--until-caught-up", "--config", config)
+    assert done.returncode == 2 and "handler 'file' writes to the file of standard output, where" in done.stderr
+    assert all(json.loads(line) for line in done.stdout.splitlines())
 
 
 @backends

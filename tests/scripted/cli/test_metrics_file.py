@@ -12,7 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streamlet.backends.contract import ComponentStatus, RunStatus
 from streamlet.cli.metrics_file import MetricsFile, MetricsUnavailable
-from tests.scripted.cli.test_run import QUICK, READINGS
+from tests.patience import PATIENCE_S
+from tests.scripted.cli.test_run import ENDLESS, QUICK, READINGS, wait_for
 
 
 def value(path: Path, sample: str, **labels: str) -> float | None:
@@ -33,7 +34,7 @@ def test_a_run_leaves_its_last_status(streamlet: Any, tmp_path: Path) -> None:
     assert value(path, "streamlet_failed_total", component="readings") is not None
     assert value(path, "streamlet_run", topology="Weather", state="ended") == 1
     assert value(path, "streamlet_pending_trees") == 0
-    assert [entry.name for entry in tmp_path.glob("run.prom*")] == ["run.prom"]
+    assert [entry.name for entry in tmp_path.glob("*run.prom*")] == ["run.prom"]
 
 
 def test_a_file_that_cannot_be_written_is_told_before_the_start(streamlet: Any, tmp_path: Path) -> None:
@@ -166,3 +167,25 @@ def test_only_a_regular_file_is_replaced(streamlet, tmp_path: Path, kind: str) -
         assert "streamlet_run" in target.read_text()
     else:
         assert done.returncode == 2 and "is a device, a pipe or a folder" in done.stderr, done
+
+
+def test_a_second_run_with_the_same_metrics_file_is_refused_by_name(streamlet: Any, tmp_path: Path) -> None:
+    """And by a link, too; a run that was killed leaves nothing that refuses the next one, though its worker lives."""
+    path, link = tmp_path / "m.prom", tmp_path / "link.prom"
+    link.symlink_to(path)
+    # A bolt that sleeps in its first tuple: its worker does not see at once that its run is gone.
+    first = streamlet.start("run", streamlet.write(ENDLESS), "-c", "naps=3600", "--metrics-file", path)
+    wait_for(first, "the first tuple is there")
+    again = ("run", str(READINGS), "--until-caught-up", *QUICK, "--metrics-file")
+    for named in (path, link):
+        done = streamlet(*again, named)
+        assert done.returncode == 2 and "Traceback" not in done.stderr
+        who = f"the run of topology Endless (process {first.pid} on "
+        assert f"--metrics-file {named} is being written by {who}" in done.stderr, done.stderr
+        assert value(path, "streamlet_run", topology="Endless") == 1
+    first.kill()
+    first.wait(PATIENCE_S)
+    done = streamlet(*again, path)
+    assert done.returncode == 0, done.stderr
+    assert value(path, "streamlet_run", topology="Weather", state="ended") == 1
+    assert sorted(entry.name for entry in tmp_path.glob("*.prom*")) == ["link.prom", "m.prom"], "no lock is left"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
-from streamlet.backends.contract import RunRequest
+from streamlet.backends.contract import ComponentStatus, RunRequest
 from streamlet.base.log_line import LogLine
 from streamlet.cli import show
-from streamlet.cli.table import MOST_PARTITIONS, MOST_PLACES, TableView, fitting
+from streamlet.cli.table import MOST_PARTITIONS, MOST_PLACES, TableView, fitting, shortened
 from streamlet.model.topology import TopologySpec
 from tests.unit.cli.statuses import drawn, partitions, status
 
@@ -43,6 +45,59 @@ def test_a_narrow_terminal_has_fewer_columns_and_no_cut_number(width: int) -> No
         assert set(line.split()) <= whole, line
     assert "1,234,000" in text and "321" in text
     assert ("tasks" in lines[heads]) == (width > 50)
+
+
+NAMES = {
+    "short": ("a", "t"),
+    "long": ("a_very_long_name_of_a_component_indeed", "eu-west-1.production.commerce.order-events.enriched.v2"),
+    "wide": ("受信データ処理コンポーネント一覧", "トピックの名前がとても長い"),
+}
+
+
+def assert_whole(lines: list[str], table: list[tuple[str, ...]], width: int) -> None:
+    """Check that a drawn table has whole cells of some columns, below their whole heads."""
+    assert len(lines) == len(table) and all(cell_len(line) <= width for line in lines), lines
+    kept = [at for at, head in enumerate(table[0]) if at and head in lines[0]]
+    assert kept, lines
+    for line, row in zip(lines, table, strict=True):
+        cells = " ".join(row[at] for at in kept)
+        assert " ".join(line.split()).endswith(" ".join(cells.split())), (line, cells)
+
+
+@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES.keys())
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_at_no_width_a_number_is_cut(names: tuple[str, str], encoding: str) -> None:
+    """Half of 123,456,789 was a lag, too; and a character may take two cells."""
+    component, topic = names
+    rows = tuple(
+        ComponentStatus(name, "spout", 4, emitted=123456789, acked=123456700, failed=1234, given_up=12345, lost=54321)
+        for name in (component, "b")
+    )
+    made = tuple(
+        {"component": "s", "topic": topic, "partition": n, "position": 123456789012, "committed": 123456789000}
+        | {"lag": 123456789, "behind_s": 3.2, "waits_at": component if wide else None}
+        for n, wide in ((12, False), (13, True))
+    )
+    for given in (status(), status(partitions=made[:1]), status(partitions=made)):
+        shown = dataclasses.replace(given, components=rows)
+        for width in range(20, 141, 1 if encoding == "utf-8" else 9):
+            out = io.TextIOWrapper(io.BytesIO(), encoding, errors="strict")
+            view = TableView(Console(file=out, width=width, force_terminal=False, highlight=False))
+            for drawing in (view._components(shown), *view._partitions(shown)):
+                view._console.print(drawing)
+            out.seek(0)
+            lines = [line.rstrip() for line in out.read().splitlines() if line.strip()]
+            assert_whole(lines[:3], show.component_table(shown, {}), width)
+            if shown.partitions:
+                assert_whole(lines[3:], show.partition_table(shown.partitions, False), width)
+                assert all(f"/{row['partition']} " in line for row, line in zip(made, lines[4:], strict=False))
+
+
+def test_a_name_is_shortened_by_cells_and_keeps_the_number_of_its_partition() -> None:
+    assert shortened("トピック/12", 11) == "トピック/12" and shortened("ab", 4) == "ab  "
+    assert shortened("トピック/12", 10) == "トピッ…/12" and shortened("トピック/12", 9) == "トピ…/12 "
+    assert shortened("a.long.topic/12", 8) == "a.lo…/12" and shortened("component", 5) == "comp…"
+    assert shortened("topic/123", 4) == "…   ", "no piece of a number"
 
 
 def test_the_less_important_columns_go_first() -> None:

@@ -19,6 +19,7 @@ from streamlet.kafka.producer.errors import (
     SerializationFailed,
 )
 from streamlet.kafka.protocol.schema import ApiKey
+from tests.patience import PATIENCE_S
 from tests.scripted.kafka.producer.scripted import scripted
 
 LARGE = b"x" * 30_000
@@ -145,8 +146,10 @@ def test_a_buffer_that_fills_up_half_way_says_what_was_taken() -> None:
 def test_an_error_that_others_get_too_is_left_as_it_is() -> None:
     """A refusal is one object for all who wait: each caller gets a text of its own."""
     with scripted() as (_broker, _log, producer):
+        stands = threading.Event()
+        producer._sender.run_once = stands.set  # type: ignore[method-assign]
+        assert stands.wait(PATIENCE_S)  # else the turn that its thread is in would take the refusal back
         producer._sender.refusal = shared = KafkaError("No broker lets us in.")
-        producer._sender.run_once = lambda: None  # type: ignore[method-assign]
         for _ in range(2):
             with pytest.raises(KafkaError, match=r"^No broker lets us in\. 0 of 1 records were taken\.$") as caught:
                 producer.send_many("elsewhere", [b"1"])

@@ -174,6 +174,70 @@ def test_a_component_that_ends_its_process_at_the_first_start_is_not_started_for
     assert deaths == [5, 21]
 
 
+def deaths_until_the_end(
+    supervisor: Supervisor, how: str = "ended with status 3", has_plan: bool = True, remedy: str = ""
+) -> tuple[int, str]:
+    """Let worker 1 die in each of its starts, before it is ready; how often, and the reason of the end."""
+    now, count = 10.0, 0
+    while True:
+        epoch = supervisor.workers[1].epoch
+        supervisor.note_in_hand(1, epoch, None, has_plan)
+        out, count = supervisor.gone(1, epoch, how, now, remedy), count + 1
+        for given_up in out:
+            if isinstance(given_up, GiveUp):
+                return count, given_up.reason
+        while supervisor.workers[1].epoch == epoch:
+            now += 0.5
+            hear_all(supervisor, now)
+            supervisor.tick(now)
+
+
+def starting() -> Supervisor:
+    """A supervisor of two workers, of which the first is ready."""
+    supervisor = CheckedSupervisor(2, frozenset({0}), Limits(restarts=20))
+    supervisor.begin(0.0)
+    supervisor.ready(0, 1, ADDRESS, 0.1)
+    return supervisor
+
+
+def test_a_worker_that_ends_while_it_imports_is_given_up_after_five_starts_with_the_place() -> None:
+    """It would end there each time; and no component was made that could be looked at."""
+    count, reason = deaths_until_the_end(starting())
+    assert count == 5 and "was started 5 times and never came up" in reason
+    assert "ended with status 3 while it imported the topology's file, before any component was made" in reason
+    assert "look at what that file, and what it imports, does" in reason and "restarts.max" not in reason
+
+
+def test_once_tuples_have_flowed_an_import_has_the_patience_of_any_death() -> None:
+    supervisor = running(limits=Limits(restarts=20))
+    supervisor.gone(1, 1, "was killed by SIGKILL", 5.0)
+    hear_all(supervisor, 6.0)
+    supervisor.tick(6.0)
+    count, reason = deaths_until_the_end(supervisor)
+    assert count == 20 and "while it imported" in reason
+
+
+@pytest.mark.parametrize(
+    ("how", "has_plan", "remedy"),
+    [
+        ("could not be started: [Errno 24] Too many open files", True, "look at `ulimit -n`."),
+        ("was lost by Spark: its executor is gone", False, ""),
+    ],
+)
+def test_a_start_that_the_system_or_spark_refuses_keeps_its_patience(how: str, has_plan: bool, remedy: str) -> None:
+    """It may succeed later; and it counts for no import that ends by itself."""
+    count, reason = deaths_until_the_end(starting(), how, has_plan, remedy)
+    assert count == 21 and "while it imported" not in reason
+    supervisor = starting()
+    for now in (10.0, 20.0, 30.0, 40.0):
+        epoch = supervisor.workers[1].epoch
+        supervisor.note_in_hand(1, epoch, None, has_plan)
+        supervisor.gone(1, epoch, how, now, remedy)
+        hear_all(supervisor, now + 9)
+        supervisor.tick(now + 9)
+    assert deaths_until_the_end(supervisor)[0] == 5
+
+
 @pytest.mark.parametrize("seed", seeds("supervision", 5))
 def test_any_schedule_of_deaths_and_cuts_becomes_whole_again(seed: int) -> None:
     """Liveness: when faults end, healthy workers bring the run up, and never by a version that is not the latest."""

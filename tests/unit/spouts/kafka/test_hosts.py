@@ -1,5 +1,7 @@
 """Hosts as a command line names them."""
 
+from collections.abc import Callable
+
 import pytest
 
 from streamlet.base.errors import SettingError
@@ -30,11 +32,26 @@ def test_brokers_given_as_text_replace_static_hosts() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a:1", "zk://", "kafka://", "http://a:1", "kafka://a:1/x", "kafka://a:x", "zk:a:1", ""]
+    "text",
+    ["a:1", "zk://", "kafka://", "http://a:1", "kafka://a:1/x", "kafka://a:x", "zk:a:1", "", "zk://a;b", "kafka://a;b"],
 )
 def test_text_that_names_no_hosts_is_refused(text: str) -> None:
     with pytest.raises(SettingError):
         hosts_from_text(text, ZK)
+
+
+WRONG = "zk1:2181/streamlet,zk2:2181/streamlet"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [lambda: ZkHosts(WRONG), lambda: ZkOffsets(WRONG), lambda: hosts_from_text(f"zk://{WRONG}", ZK)],
+    ids=["ZkHosts", "ZkOffsets", "text"],
+)
+def test_a_path_behind_each_zookeeper_is_refused_where_it_is_written(said: Callable[[], object]) -> None:
+    """Before a connection, and on the command line too, where the path names the brokers'."""
+    with pytest.raises(SettingError, match="Probably this is meant: zk1:2181,zk2:2181/streamlet"):
+        said()
 
 
 def test_the_offset_store_follows_hosts_given_as_text() -> None:
