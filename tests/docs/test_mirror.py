@@ -75,7 +75,6 @@ HELD_BY = {
     "unit/spark/applying/test_shipping.py": ["spark/zips"],
     "unit/kafka/settings/test_foreign_calls.py": ["kafka/structs"],
     "unit/kafka/test_names.py": ["base/names_on_demand"],
-    "unit/spouts/kafka/ownership/test_group_owner.py": ["spouts/kafka/ownership/emit_gate"],
 }
 """Test file -> the modules that it holds besides its own."""
 

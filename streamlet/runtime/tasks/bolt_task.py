@@ -826,9 +826,7 @@ class BoltTask:
             for box, mark in zip(self._boxes, marks, strict=True):
                 box.withdraw(mark)
             self.copied = copied_before
-            for index, values in enumerate(rows):
-                self._split_left = len(rows) - index - 1
-                self._process_batch(settling.batch_of_one(batch, index, values))
+            self._process_one_by_one(batch, rows)
             return
         if batch.state != OPEN:
             return
@@ -841,6 +839,12 @@ class BoltTask:
             else:
                 self._named_anchors.clear()  # they would look like a batch that the bolt keeps
                 self.held.add_open(batch, self.clock.monotonic(), kept=getrefcount(batch) > UNKEPT_BATCH)
+
+    def _process_one_by_one(self, batch: Batch, rows: Sequence[list[Any]]) -> None:
+        """Process the rows of a batch that was split."""
+        for index, values in enumerate(rows):
+            self._split_left = len(rows) - index - 1
+            self._process_batch(settling.batch_of_one(batch, index, values))
 
     def withdraws(self, batch: Batch) -> bool:
         """Tell whether the emits of a batch that raised are taken back."""
