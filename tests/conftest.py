@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -74,6 +75,17 @@ def nothing_in_sparks_home(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.node.get_closest_marker("spark") is not None:
         assert not (spark_home() / "work").exists(), "a local-cluster without tests.spark_home.linked_home"
+
+
+@pytest.fixture(autouse=True)
+def modules_go_with_their_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Two tests of one process may write a topology into a file of the same name: the second would get the first's."""
+    yield
+    folder = getattr(request.node, "funcargs", {}).get("tmp_path")
+    if folder is not None:
+        for name, module in list(sys.modules.items()):
+            if str(vars(module).get("__file__")).startswith(f"{folder}{os.sep}"):
+                del sys.modules[name]
 
 
 @pytest.fixture(scope="session")
