@@ -246,10 +246,8 @@ class WorkerLoop:
             where = "its constructor"
             self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
             try:
-                live = self.tasks[task.task_id] = build_task(self.shared, task, self.other_threads)
-                live.task.calls.note_untracked = partial(self.untracked.handed.__setitem__, task.task_id - 1)
-                live.task.unsent = self.untracked.unsent[task.task_id - 1 : task.task_id]
-                live.task.calls.note_gone = partial(self.untracked.refused.__setitem__, task.task_id - 1)
+                cells = self.untracked.cells_of(task.task_id)
+                live = self.tasks[task.task_id] = build_task(self.shared, task, self.other_threads, cells)
                 self.shared.built(live)
                 where = "initialize"
                 self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
@@ -477,7 +475,7 @@ class WorkerLoop:
             for call in live.task.calls.take(live.task.calls.rows + len(live.task.calls), emits=True):
                 with self._keeping_failure():
                     if isinstance(live.task, SpoutTask):
-                        self.ledgers.guard(live.task, "emit", call.act)
+                        self.ledgers.guard(live.task, "emit", partial(live.task.make_handed_over, call.act))
                     else:
                         call.act()
 
@@ -585,13 +583,9 @@ class WorkerLoop:
         if spout.paused and DRAINING not in self.paused:
             return 0
         while self.paused <= {DRAINING} and taken < THREAD_CALLS and not spout.full and len(spout.calls):
-            spout.counts_unsent = False  # they count as handed over until they are collected
-            try:
-                for call in spout.calls.take(1, emits=True):
-                    self.ledgers.guard(spout, "emit", call.act)
-                    taken += 1
-            finally:
-                spout.counts_unsent = True
+            for call in spout.calls.take(1, emits=True):
+                self.ledgers.guard(spout, "emit", partial(spout.make_handed_over, call.act))
+                taken += 1
         return taken
 
     def _refuse_calls(self, kind: type, why: str) -> None:
@@ -728,7 +722,7 @@ class WorkerLoop:
             # along tuples that were done. The other way round, lost ones would seem done, and nobody would hear of it.
             self.untracked.done[live.plan.task_id - 1] = live.task.untracked_done
             self._note_final(live)
-        live.task.unsent[0] = 0
+        live.task.in_outboxes[0] = 0
         if live.task.calls.used:
             live.task.calls.note_taken()
 
