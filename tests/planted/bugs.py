@@ -65,7 +65,7 @@ BUGS = (
     ),
     Bug(
         "what a lost link took along is not looked for again",
-        "runtime/links/links.py",
+        "runtime/links/link_account.py",
         "        self.sent -= lost\n",
         "",
         LINKS,
