@@ -491,13 +491,26 @@ class BoltTask:
     def fail(self, tup: Tuple | TupleId | Batch, reason: str | BaseException | None = None) -> None:
         """Fail every tree of a tuple, or of a batch; ``reason`` travels to the spout. Any thread."""
         given, cause = _given(tup), cause_of(self.emitter.component, reason)
+        error = reason if isinstance(reason, BaseException) else None
         if not self.calls.here():
-            self.calls.put(partial(self._fail_for, given, cause), "fail")
+            self.calls.put(partial(self._fail_for, given, cause, error), "fail")
             return
-        self._fail_for(given, cause)
+        self._fail_for(given, cause, error)
 
-    def _fail_for(self, given: Tuple | Batch, cause: FailureCause) -> None:
-        self._note_failures(self._fail(given, cause))
+    def fail_told(self, tup: Tuple | Batch, error: BaseException) -> None:
+        """Fail a tuple or batch for an error; its caller tells it."""
+        self._note_failures(self._fail(tup, cause_of(self.emitter.component, error)))
+
+    def _fail_for(self, given: Tuple | Batch, cause: FailureCause, error: BaseException | None) -> None:
+        failed = self._fail(given, cause)
+        if failed and error is not None:
+            # Rule: an exception that `fail` is given is one of the bolt's, as if `process` had raised it. Threads and
+            # coroutines of its own have no other way to say so, and a typing error would be shown nowhere.
+            self.stats.errors += 1
+            self._last_error = error
+            self._failures_raised += failed
+            self.report(error, given, self._called)
+        self._note_failures(failed)
 
     def dead_letter(self, tup: Tuple | TupleId | Batch, reason: str) -> None:
         """Fail every tree of a tuple or batch, past all retries. Any thread.
@@ -858,7 +871,7 @@ class BoltTask:
         self.stats.errors += 1
         before, self._last_error = self._failures, error
         if self.bolt.auto_fail:
-            self.fail(batch, error)
+            self.fail_told(batch, error)
         else:
             self._note_failures(len(batch))
             self._fail_untracked(batch, error)
@@ -883,7 +896,7 @@ class BoltTask:
         # Rule: an untracked tuple that raised has failed, whatever ``auto_fail`` says. It has no time-out that might
         # settle it, and it counts as given up here: left open, it would count again when the bolt fails or acks it.
         if self.bolt.auto_fail or not tup.root:
-            self.fail(tup, error)
+            self.fail_told(tup, error)
         elif tup.state == OPEN:
             self._note_failures(1)
             self.held.add(tup, self.clock.monotonic())
