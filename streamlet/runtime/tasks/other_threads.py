@@ -203,6 +203,10 @@ class TaskCalls:
         # nobody looks at: a bolt whose every emit was refused would end with nothing sent, and status 0.
         # Who finds no room may try again. A thread that is no pool's brings news of its own, which come too late at the
         # end; a pool's works on what the bolt was given.
+        if self._others.is_copy:
+            # Rule: a forked child writes nothing on the page, which it shares with its worker. What it is refused, it
+            # has heard itself; the worker would count a row that it has never seen.
+            return
         kind = FULL if isinstance(error, NoRoom) else ENDED if getattr(error, "run_ends", False) else WRONG
         answered = kind == FULL or (kind == ENDED and not is_pools()) or has_open_anchor
         with self._others.changed:

@@ -105,6 +105,14 @@ def test_refused_rows_that_were_taken_count_until_they_are_counted_elsewhere() -
     assert cells.refused[0] == 1
 
 
+def test_what_a_forked_child_is_refused_is_not_counted_on_the_page_that_it_shares() -> None:
+    others, cells = OtherThreads(), cells_apart()
+    calls = TaskCalls(others, "work", cells)
+    others.forked()
+    calls.note_refused(BadEmit("forked"), 1, has_open_anchor=False)
+    assert cells.refused[0] == 0 and calls.take_refused() == []
+
+
 def test_calls_that_were_taken_and_not_made_come_first_again() -> None:
     others, cells = OtherThreads(), cells_apart()
     calls = TaskCalls(others, "work", cells)
