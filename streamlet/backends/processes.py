@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from streamlet.backends.contract import Observer, RunRequest, RunResult, Stop
@@ -22,7 +22,10 @@ from streamlet.runtime.supervision.worker_states import HeldUp
 from streamlet.runtime.worker.channel import ControlChannel
 
 OWN_END_S = 0.5
-"""Seconds for workers that have closed to end by themselves."""
+"""Seconds for workers that have not closed to end by themselves."""
+
+EXIT_S = 5.0
+"""Seconds for workers that have closed to do what libraries left for the exit: a last flush over a network."""
 
 EXIT_LOOK_S = 0.005
 """Seconds between two looks at workers that are about to end."""
@@ -134,6 +137,11 @@ class ProcessLauncher:
 
     def ask_why(self, workers: frozenset[tuple[int, int]], tell: Callable[[HeldUp], None]) -> None:
         """Say nothing: a process begins as soon as it is started."""
+
+    def let_end(self, workers: Collection[int]) -> list[int]:
+        closed = {worker: self._processes[worker][1] for worker in workers if worker in self._processes}
+        wait_until_ended([*closed.values()], EXIT_S)
+        return [worker for worker, process in closed.items() if _status(process) is None]
 
     def close(self) -> None:
         wait_until_ended([process for _, process in self._processes.values()], OWN_END_S)

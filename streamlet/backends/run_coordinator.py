@@ -18,7 +18,7 @@ import shutil
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from streamlet.backends import run_commands
@@ -111,6 +111,9 @@ class Launcher(Protocol):
 
     def ask_why(self, workers: frozenset[tuple[int, int]], tell: Callable[[HeldUp], None]) -> None:
         """Look why these (worker, epoch) have not begun; ``tell`` it, now or later, on any thread, or never."""
+
+    def let_end(self, workers: Collection[int]) -> list[int]:
+        """Wait a while until workers that have closed end by themselves; return those that have not."""
 
     def close(self) -> None:
         """End everything that was started, before this returns."""
@@ -335,6 +338,10 @@ class RunCoordinator:
         # the launcher then has less to kill.
         for channel in [*(held for _, held in self.channels.values()), *(adopted[2] for adopted in self._adopted)]:
             channel.close()
+        closed = {index: worker.epoch for index, worker in self.supervisor.workers.items() if worker.stopped}
+        for worker in self.launcher.let_end(closed):
+            text = "had closed, did not end by itself and was killed: what its `atexit` functions do may be missing"
+            self._say("warning", f"worker {worker} {text}", worker, closed[worker])
         self.launcher.close()
         if self._commands is not None:
             self._commands.close()

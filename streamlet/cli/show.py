@@ -323,7 +323,8 @@ def killed(status: RunStatus | None) -> str:
     trees = f"what is open is not known ({silent})" if silent else f"{many(status.pending, 'tuple tree')} still open"
     return (
         f"Killed, not drained: {trees}{more}, as of "
-        f"{duration(status.elapsed_s)} after the start. The next run reads them again; `cleanup` was not called."
+        f"{duration(status.elapsed_s)} after the start. The next run reads them again. What was untracked and waited "
+        "is lost, and stands in no number; `cleanup` was not called."
     )
 
 

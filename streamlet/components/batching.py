@@ -124,7 +124,7 @@ class BatchingBolt(Bolt):
         # Those without a tree in any case: nobody would settle them later, and only their failure is counted.
         for tup in tups:
             if self._fails_batches or not tup.root:
-                self.fail(tup, error)
+                self._fail_told(tup, error)
         # A call with wrong arguments fails in this file: the place to look at is then the method that was called.
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
         at = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else _defined_at(self.process_batch)
@@ -144,6 +144,7 @@ class BatchingBolt(Bolt):
         self._acks_batches, self._fails_batches, anchors_batches = cls.auto_ack, cls.auto_fail, cls.auto_anchor
         self._batches, self._batch, self._ticks = {}, [], 0
         self._complain = port.complain
+        self._fail_told = port.fail_told
         emits = anchored_emits(port, self._anchors if anchors_batches else list)
         vars(self).update(emits, auto_ack=False, auto_anchor=False)
 

@@ -223,7 +223,8 @@ class Bolt(Component):
     def fail(self, tup: Tuple | TupleId | Batch, reason: str | BaseException | None = None) -> None:
         """Fail a tuple's tree, given the tuple or its ``id``: its spout hears it at once. A batch: as ``ack``.
 
-        ``reason`` goes along to the spout: a dead letter has it.
+        ``reason`` goes along to the spout: a dead letter has it. An exception is told, too, as one that ``process``
+        raises.
         """
         raise not_running("fail")
 

@@ -51,6 +51,10 @@ class BoltPort(TaskPort, Protocol):
     @property
     def fail(self) -> Callable[..., None]: ...
     @property
+    def fail_told(self) -> Callable[[Any, BaseException], None]:
+        """Fail a tuple or batch for an error; the caller tells it."""
+
+    @property
     def dead_letter(self) -> Callable[[Any, str], None]: ...
     @property
     def hand_over(self) -> Callable[[Callable[[], None]], None]:

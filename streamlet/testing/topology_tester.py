@@ -187,12 +187,13 @@ class _Keeper(Bolt):
     def bind(self, port: BoltPort) -> None:
         super().bind(port)
         self._complain = port.complain
+        self._fail_told = port.fail_told
 
     def process_batch(self, batch: Batch) -> None:
         records, failed = self._make(batch)
         self._records += records
         for at, error in failed.items():
-            self.fail(batch.tuples[at], error)
+            self._fail_told(batch.tuples[at], error)
             self._complain(error, batch.tuples[at])
 
 

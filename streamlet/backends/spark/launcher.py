@@ -7,7 +7,7 @@ import os
 import selectors
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from streamlet.backends.run_coordinator import Adopt
@@ -197,6 +197,10 @@ class SlotLauncher:
         for worker, epoch, *_ in taken:
             self._slots.pop((worker, epoch), None)
         return taken
+
+    def let_end(self, workers: Collection[int]) -> list[int]:
+        """Return none: a slot's process is Spark's, and lives on."""
+        return []
 
     def close(self) -> None:
         """Let tasks return, cancel those that do not, and stop listening."""

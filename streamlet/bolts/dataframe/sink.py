@@ -142,6 +142,7 @@ class DataFrameSink(Bolt):
     def bind(self, port: BoltPort) -> None:
         super().bind(port)
         self._complain = port.complain
+        self._fail_told = port.fail_told
         self._rest = port.rest
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
@@ -175,7 +176,7 @@ class DataFrameSink(Bolt):
         """Add the rows of a batch to the next file."""
         rows, refused = self._maker.of(batch)
         for at, error in refused.items():
-            self.fail(batch.tuples[at], error)
+            self._fail_told(batch.tuples[at], error)
             self._complain(error, batch.tuples[at])
         now = self._now()
         if not self._batches:
@@ -260,7 +261,7 @@ class DataFrameSink(Bolt):
             error, f"Its tuples have failed, and come again from their spouts; none is taken for {wait_s:g} s"
         )
         for batch in self._emptied():
-            self.fail(batch, told)
+            self._fail_told(batch, told)
         self._complain(told, None)
 
     def _told(self, error: Exception, then: str) -> FileNotWritten:

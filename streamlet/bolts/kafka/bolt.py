@@ -188,6 +188,7 @@ class KafkaBolt(Bolt):
         super().bind(port)
         self._hand_over = port.hand_over
         self._complain = port.complain
+        self._fail_told = port.fail_told
         self._rest = port.rest
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
@@ -376,7 +377,7 @@ class KafkaBolt(Bolt):
                 if not is_records_own(error):
                     kept = True
                     continue
-            self.fail(tup, error)
+            self._fail_told(tup, error)
             if not isinstance(error, StaleTuple):
                 self._complain(self._told_of(error, tup.root != 0), tup)
         if kept:
@@ -391,7 +392,7 @@ class KafkaBolt(Bolt):
             if error is None:
                 self.ack(tup)
             else:
-                self.fail(tup, error)
+                self._fail_told(tup, error)
                 self._complain(self._told_of(error, tup.root != 0), tup)
 
     def _tell_failures(self) -> None:

@@ -25,6 +25,7 @@ from itertools import chain
 from typing import Protocol
 
 from streamlet.runtime.links.dialing import Secured
+from streamlet.runtime.links.link_account import LinkAccount
 from streamlet.runtime.links.silence import SILENT_S, Silence, segments_in, silent_text
 from streamlet.runtime.links.wire import BadFrame, data_payloads, decode_data
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run, SampledSizes
@@ -345,11 +346,13 @@ class Departures:
     def __init__(
         self,
         links: Links,
+        account: LinkAccount,
         most_bytes: int,
         unsendable: Callable[[list[Run]], object],
         too_large: Callable[[list[Run]], object],
     ) -> None:
         self._links = links
+        self._account = account
         self._most_bytes = most_bytes
         self._piece_bytes = max(most_bytes // 2, LEAST_PIECE)
         self._unsendable, self._too_large = unsendable, too_large
@@ -365,12 +368,6 @@ class Departures:
         """Workers that died and are not replaced."""
         self.undeliverable: Counter[int] = Counter()
         """Task -> untracked tuples for it that reach nobody: its worker is written off."""
-        self.sent: Counter[int] = Counter()
-        """Task -> how many untracked tuples were sent to it, without those that lost links took along."""
-        self.lost: Counter[int] = Counter()
-        """Task -> how many untracked tuples for it lost links took along."""
-        self.in_doubt: dict[int, Counter[int]] = {}
-        """Worker whose link was lost -> ``sent`` of then; until it says how much it has read."""
         self.held: frozenset[int] = frozenset()
         """Tasks whose tuples stay though their worker has a link."""
         self.unsent: Mapping[int, int] = {}
@@ -423,29 +420,10 @@ class Departures:
         if worker in self._staying:
             self._keep(worker, self._staying.pop(worker))
 
-    def doubt(self, worker: int, tasks: Collection[int]) -> None:
-        """Note what a worker was sent, when its link is lost."""
-        # Rule: what went down with a link is counted by both ends. Nobody sends an untracked tuple again, and a run
-        # that lost some in silence would end with status 0.
-        self.in_doubt[worker] = Counter({task: self.sent[task] for task in tasks})
-
-    def settle_doubt(self, worker: int, read: Mapping[int, int]) -> Counter[int]:
-        """Count by task the sent tuples that a worker has not read."""
-        lost = +(self.in_doubt.pop(worker, Counter()) - Counter(read))
-        self.sent -= lost
-        self.lost += lost
-        return lost
-
-    def forget(self, worker: int, tasks: Collection[int]) -> None:
-        """Forget tuples sent to a dead worker: they were counted."""
-        self.in_doubt.pop(worker, None)
-        for task in tasks:
-            self.sent.pop(task, None)
-
     def write_off(self, worker: int) -> None:
         """Count tuples for a worker that is dead for good; keep none."""
         self.written_off.add(worker)
-        self.in_doubt.pop(worker, None)
+        self._account.write_off(worker)
         self._without_link.discard(worker)
         self._keep(worker, self._staying.pop(worker, []))
 
@@ -522,16 +500,13 @@ class Departures:
         return piece, rest
 
     def _send(self, worker: int, out: Outgoing) -> bool:
-        unsent = self._links.send(worker, out)
-        if unsent is None:
+        too_large = self._links.send(worker, out)
+        if too_large is None:
             self._keep(worker, out.runs)
             return False
-        self._too_large(unsent)
-        for run in out.runs:
-            if run.has_untracked:
-                self.sent[run.target] += run.untracked_count
-        for run in unsent:
-            self.sent[run.target] -= run.untracked_count
+        self._too_large(too_large)
+        if untracked := [run for run in out.runs if run.has_untracked]:
+            self._account.sends(untracked, too_large)
         return True
 
     def _keep(self, worker: int, runs: list[Run]) -> None:

@@ -33,6 +33,7 @@ from streamlet.runtime.tasks.held_tuples import HeldTuples
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, COUNT, LENGTH, TASK, InHand
 from streamlet.runtime.tasks.other_threads import OtherThreads, RefusedEmits, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
+from streamlet.runtime.tasks.untracked_counts import TaskCells, cells_apart
 from streamlet.runtime.tasks.user_errors import Defined, behind, bolt_ended_run, every_tuple_failed, never_settled
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copied, copies
 from streamlet.tracking.roots import entry_of, owner_task
@@ -111,6 +112,7 @@ class BoltTask:
         boxes: Iterable[Outbox] = (),
         in_hand: InHand | None = None,
         calls: TaskCalls | None = None,
+        cells: TaskCells | None = None,
         resting: set[int] | None = None,
         causes: FailureCauses | None = None,
         without_dead_letters: Mapping[int, str] = {},
@@ -138,11 +140,9 @@ class BoltTask:
         self.held = HeldTuples(self._forgotten)
         self._untracked_taken = 0
         """Untracked tuples that ``execute`` was given and has finished, held ones among them."""
-        self.unsent: list[int] | memoryview = [0]
-        """One cell, where it outlives this process: untracked rows in the outboxes that were emitted outside of
-        ``process``, so that no tuple in hand covers them."""
-        self._counts_unsent = True
-        """Whether they are counted; not those of a thread, which count as handed over."""
+        self.in_outboxes = (cells_apart() if cells is None else cells).in_outboxes
+        self._counts_rows = True
+        """Whether untracked rows are counted there; not those of a thread, which count as handed over."""
         self._resting = set() if resting is None else resting
         self.ended_run = False
         """Its error ends the run (``exit_on_exception``): nothing of the bolt is called any more."""
@@ -310,7 +310,7 @@ class BoltTask:
         for box, select in routes.shares(columns):
             some = columns.select(select)
             if not tracked:
-                self._note_unsent(len(some))
+                self._note_untracked(len(some))
             edge = self.getrandbits(64) if tracked else 0
             for anchor in tracked:
                 anchor.children ^= edge
@@ -409,7 +409,7 @@ class BoltTask:
     def _emit_handed_over(
         self, row: list[Any], stream: str | None, anchors: Sequence[Any], direct_task: int | None
     ) -> None:
-        self._counts_unsent = False  # they count as handed over until they are collected
+        self._counts_rows = False  # they count as handed over until they are collected
         try:
             self.emit_anywhere(row, stream, anchors, direct_task)
         except BadEmit as error:  # an anchor was acked meanwhile
@@ -419,7 +419,7 @@ class BoltTask:
             self._give_up(1)
             self.report(error, anchors[0] if anchors else None, None)
         finally:
-            self._counts_unsent = True
+            self._counts_rows = True
 
     def give_up_refused(self, refused: RefusedEmits) -> None:
         """Count emits of other threads that were refused, and tell why."""
@@ -427,11 +427,11 @@ class BoltTask:
         self._give_up(refused.gone)
         self.report(refused.error, None, None)
 
-    def _note_unsent(self, rows: int) -> None:
+    def _note_untracked(self, rows: int) -> None:
         """Count untracked rows of a tick before they are in outboxes."""
         # Rule: as at a spout. What `process` emits is covered by its tuple, which counts as done only afterwards.
-        if self._current is None and self._counts_unsent:
-            self.unsent[0] += rows
+        if self._current is None and self._counts_rows:
+            self.in_outboxes[0] += rows
 
     def _put(self, box: Outbox, stream: str, values: list[Any], anchors: Sequence[Tuple | Batch]) -> None:
         """Put a row into an outbox, with fresh edges for its anchors."""
@@ -439,7 +439,7 @@ class BoltTask:
         # could cancel to zero, and be acked before they are done.
         tracked = [anchor for anchor in anchors if anchor.root]
         if not tracked:
-            self._note_unsent(1)
+            self._note_untracked(1)
             put = box.switch(stream)
             box.has_untracked = True
             put((0, 0, values))
@@ -491,13 +491,26 @@ class BoltTask:
     def fail(self, tup: Tuple | TupleId | Batch, reason: str | BaseException | None = None) -> None:
         """Fail every tree of a tuple, or of a batch; ``reason`` travels to the spout. Any thread."""
         given, cause = _given(tup), cause_of(self.emitter.component, reason)
+        error = reason if isinstance(reason, BaseException) else None
         if not self.calls.here():
-            self.calls.put(partial(self._fail_for, given, cause), "fail")
+            self.calls.put(partial(self._fail_for, given, cause, error), "fail")
             return
-        self._fail_for(given, cause)
+        self._fail_for(given, cause, error)
 
-    def _fail_for(self, given: Tuple | Batch, cause: FailureCause) -> None:
-        self._note_failures(self._fail(given, cause))
+    def fail_told(self, tup: Tuple | Batch, error: BaseException) -> None:
+        """Fail a tuple or batch for an error; its caller tells it."""
+        self._note_failures(self._fail(tup, cause_of(self.emitter.component, error)))
+
+    def _fail_for(self, given: Tuple | Batch, cause: FailureCause, error: BaseException | None) -> None:
+        failed = self._fail(given, cause)
+        if failed and error is not None:
+            # Rule: an exception that `fail` is given is one of the bolt's, as if `process` had raised it. Threads and
+            # coroutines of its own have no other way to say so, and a typing error would be shown nowhere.
+            self.stats.errors += 1
+            self._last_error = error
+            self._failures_raised += failed
+            self.report(error, given, self._called)
+        self._note_failures(failed)
 
     def dead_letter(self, tup: Tuple | TupleId | Batch, reason: str) -> None:
         """Fail every tree of a tuple or batch, past all retries. Any thread.
@@ -858,7 +871,7 @@ class BoltTask:
         self.stats.errors += 1
         before, self._last_error = self._failures, error
         if self.bolt.auto_fail:
-            self.fail(batch, error)
+            self.fail_told(batch, error)
         else:
             self._note_failures(len(batch))
             self._fail_untracked(batch, error)
@@ -883,7 +896,7 @@ class BoltTask:
         # Rule: an untracked tuple that raised has failed, whatever ``auto_fail`` says. It has no time-out that might
         # settle it, and it counts as given up here: left open, it would count again when the bolt fails or acks it.
         if self.bolt.auto_fail or not tup.root:
-            self.fail(tup, error)
+            self.fail_told(tup, error)
         elif tup.state == OPEN:
             self._note_failures(1)
             self.held.add(tup, self.clock.monotonic())

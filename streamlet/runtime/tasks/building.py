@@ -29,6 +29,7 @@ from streamlet.runtime.tasks.named_values import tuple_classes
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.shuffle import Shuffle
 from streamlet.runtime.tasks.spout_task import SpoutTask
+from streamlet.runtime.tasks.untracked_counts import TaskCells
 from streamlet.runtime.tasks.user_errors import Defined
 from streamlet.tracking.shared_roots import Root
 from streamlet.tracking.window import PendingWindow
@@ -95,8 +96,10 @@ def component_names(tasks: Iterable[LiveTask]) -> dict[int, str]:
     return {id(live.component): live.plan.component for live in tasks}
 
 
-def build_task(shared: WorkerContext, task: TaskPlan, other_threads: OtherThreads) -> LiveTask:
-    """Instantiate and bind one task; ``initialize`` is not called yet."""
+def build_task(
+    shared: WorkerContext, task: TaskPlan, other_threads: OtherThreads, cells: TaskCells | None = None
+) -> LiveTask:
+    """Instantiate and bind one task; ``initialize`` is not called yet. ``cells`` outlive the process."""
     definition = shared.plan.topology.component(task.component)
     own = {key: parse_setting(key, value, f"{task.component}'s config") for key, value in definition.config.items()}
     conf = {**shared.conf, **own, "topology.name": shared.plan.topology.name}
@@ -110,7 +113,7 @@ def build_task(shared: WorkerContext, task: TaskPlan, other_threads: OtherThread
     emitter = Emitter(task.component, [_routes(shared, task, stream, boxes, rng) for stream in definition.streams()])
     context = _context(shared, task, definition, rng)
     component.bind_context(conf, context)
-    calls = TaskCalls(other_threads, task.component)
+    calls = TaskCalls(other_threads, task.component, cells)
     run: SpoutTask | BoltTask
     if isinstance(component, Spout):
         run = SpoutTask(
@@ -126,6 +129,7 @@ def build_task(shared: WorkerContext, task: TaskPlan, other_threads: OtherThread
             crashes=shared.crashes.get(task.task_id, {}),
             most_crashes=conf["streamlet.tuple.crashes.max"],
             calls=calls,
+            cells=cells,
             by_batch=_readers_take_batches(shared.plan, task.component),
             may_join=_is_acked_at_once(shared.plan, task.component),
         )
@@ -150,6 +154,7 @@ def build_task(shared: WorkerContext, task: TaskPlan, other_threads: OtherThread
             boxes=boxes.values(),
             in_hand=shared.in_hand,
             calls=calls,
+            cells=cells,
             resting=shared.resting,
             causes=shared.causes,
             without_dead_letters=_without_dead_letters(shared),

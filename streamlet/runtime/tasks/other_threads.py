@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from streamlet.base.errors import BadEmit, NoRoom
 from streamlet.base.pools import is_pools
 from streamlet.runtime.tasks.emitter import Emitter, row_bytes
+from streamlet.runtime.tasks.untracked_counts import TaskCells, cells_apart
 
 QUEUE_ROWS = 10_000
 """Emitted rows that may wait for one task, where no setting says otherwise."""
@@ -117,13 +118,9 @@ class HandedOver(NamedTuple):
 class TaskCalls:
     """The calls of other threads for one task, in order."""
 
-    def __init__(self, others: OtherThreads, component: str) -> None:
-        self.note_untracked: Callable[[int], None] = lambda count: None
-        """Takes how many untracked rows are counted nowhere but here, when it changes.
-
-        Called under ``OtherThreads.changed``."""
-        self.note_gone: Callable[[int], None] = lambda count: None
-        """Takes how many rows were refused for good and are counted nowhere else, when it changes. As above."""
+    def __init__(self, others: OtherThreads, component: str, cells: TaskCells | None = None) -> None:
+        """Begin. ``cells`` hold how many rows wait here and were refused, as they change."""
+        self._cells = cells_apart() if cells is None else cells
         self.here = others.here
         self._others = others
         self._component = component
@@ -206,6 +203,10 @@ class TaskCalls:
         # nobody looks at: a bolt whose every emit was refused would end with nothing sent, and status 0.
         # Who finds no room may try again. A thread that is no pool's brings news of its own, which come too late at the
         # end; a pool's works on what the bolt was given.
+        if self._others.is_copy:
+            # Rule: a forked child writes nothing on the page, which it shares with its worker. What it is refused, it
+            # has heard itself; the worker would count a row that it has never seen.
+            return
         kind = FULL if isinstance(error, NoRoom) else ENDED if getattr(error, "run_ends", False) else WRONG
         answered = kind == FULL or (kind == ENDED and not is_pools()) or has_open_anchor
         with self._others.changed:
@@ -234,12 +235,12 @@ class TaskCalls:
             self._note_gone()
 
     def _note_gone(self) -> None:
-        self.note_gone(self._gone_taken + sum(each.gone for each in self._refused.values()))
+        self._cells.refused[0] = self._gone_taken + sum(each.gone for each in self._refused.values())
 
     def _note_untracked(self) -> None:
         # Rule: with what the loop has taken and not counted. A thread may call in between, and a worker that is killed
         # then would have those rows nowhere.
-        self.note_untracked(self._untracked_taken + self.untracked)
+        self._cells.handed[0] = self._untracked_taken + self.untracked
 
     @property
     def is_full(self) -> bool:

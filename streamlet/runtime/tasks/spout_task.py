@@ -23,6 +23,7 @@ from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, row_b
 from streamlet.runtime.tasks.in_hand import Key, message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
+from streamlet.runtime.tasks.untracked_counts import TaskCells, cells_apart
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies
 from streamlet.tracking.acker import AckLedger
 from streamlet.tracking.census import CensusResult
@@ -81,6 +82,7 @@ class SpoutTask:
         crashes: Mapping[Key, int] = {},
         most_crashes: int = 0,
         calls: TaskCalls | None = None,
+        cells: TaskCells | None = None,
         by_batch: bool = False,
         may_join: bool = False,
     ) -> None:
@@ -112,10 +114,9 @@ class SpoutTask:
         """Calls of emit, and messages of ``emit_each``: what a turn is counted by."""
         self._more_tuples = 0
         """Tuples of ``emit_many`` beyond one a call, since ``emits`` counts calls."""
-        self.unsent: list[int] | memoryview = [0]
-        """One cell, where it outlives this process: how many untracked rows are in the outboxes."""
-        self.counts_unsent = True
-        """Whether they are counted; not those of a thread, which count as handed over."""
+        self.in_outboxes = (cells_apart() if cells is None else cells).in_outboxes
+        self._counts_rows = True
+        """Whether untracked rows are counted there; not those of a thread, which count as handed over."""
         self.untracked_lost = 0
         """Untracked rows that no frame could hold, or that were taken back."""
         self.active = False
@@ -280,7 +281,7 @@ class SpoutTask:
             roots, edges = self._open_each(ids, as_one=as_one)
         if len(ids) < FEW and (pick := routes.single) is not None:
             if not self.tracked:
-                self._note_unsent(len(ids))
+                self._note_untracked(len(ids))
                 self._complete_rows += len(ids)
             for row, root, edge in zip(columns, roots, edges, strict=True):
                 box = pick(row)
@@ -291,7 +292,7 @@ class SpoutTask:
         for box, select in routes.shares(columns):
             rows = columns.select(select)
             if not self.tracked:
-                self._note_unsent(len(rows))
+                self._note_untracked(len(rows))
                 self._complete_rows += len(rows)
             box.put_run(routes.name, select(roots), select(edges), rows, has_untracked=not self.tracked)
         return as_one
@@ -370,17 +371,25 @@ class SpoutTask:
             self.calls.note_refused(error, len(rows), has_open_anchor=True)
             raise
 
-    def _note_unsent(self, rows: int) -> None:
+    def make_handed_over(self, act: Callable[[], object]) -> None:
+        """Make an emit of another thread. Its rows count as handed over until they are collected."""
+        self._counts_rows = False
+        try:
+            act()
+        finally:
+            self._counts_rows = True
+
+    def _note_untracked(self, rows: int) -> None:
         """Count untracked rows before they are in the outboxes."""
         # Rule: an untracked row is counted from its emit on. A worker that dies before the loop has collected it would
         # take it along, and nobody would hear of it.
-        if self.counts_unsent:
-            self.unsent[0] += rows
+        if self._counts_rows:
+            self.in_outboxes[0] += rows
 
     def _open(self, rows: Sequence[tuple[Outbox, list[Any]]], tup_id: Hashable | None, stream: str) -> None:
         self.emits += 1
         if tup_id is None or not self.tracked:
-            self._note_unsent(len(rows))
+            self._note_untracked(len(rows))
             for box, values in rows:
                 put = box.switch(stream)
                 box.has_untracked = True

@@ -31,6 +31,17 @@ def page_size(tasks: int) -> int:
     return PAGE_BYTES + 8 * _COLUMNS * tasks
 
 
+class TaskCells(NamedTuple):
+    """The numbers of one task that it notes itself, a cell each."""
+
+    handed: memoryview
+    """Untracked rows that its threads have handed over and the loop has not collected. Changed under their lock."""
+    in_outboxes: memoryview
+    """Untracked rows in its outboxes, but for those of threads; of a bolt, those that no tuple in hand covers."""
+    refused: memoryview
+    """Rows of threads that were refused for good and are counted nowhere else yet. Changed under their lock."""
+
+
 class UntrackedCounts:
     """Eight numbers a task, at its id less 1. Each is changed by one thread at a time, and read by any."""
 
@@ -39,11 +50,17 @@ class UntrackedCounts:
         room = bytearray(8 * _COLUMNS * tasks) if page is None else memoryview(page)[PAGE_BYTES : page_size(tasks)]
         words = memoryview(room).cast("Q")
         columns = [words[at * tasks : (at + 1) * tasks] for at in range(_COLUMNS)]
-        self.done, self.emitted, self.handed, self.unsent, self.given_up, self.lost, self.refused, self.open = columns
+        self.done, self.emitted, self.handed, self.in_outboxes = columns[:4]
+        self.given_up, self.lost, self.refused, self.open = columns[4:]
+
+    def cells_of(self, task_id: int) -> TaskCells:
+        """Return the cells that a task writes itself."""
+        own = slice(task_id - 1, task_id)
+        return TaskCells(self.handed[own], self.in_outboxes[own], self.refused[own])
 
     def look(self) -> Counted:
         """Return the numbers of untracked tuples as they are. Any thread."""
-        waiting = Counter(_by_task(self.handed)) + Counter(_by_task(self.unsent))
+        waiting = Counter(_by_task(self.handed)) + Counter(_by_task(self.in_outboxes))
         return Counted(_by_task(self.done), _by_task(self.emitted), dict(waiting))
 
     def look_at_given_up(self) -> dict[int, int]:
@@ -57,6 +74,11 @@ class UntrackedCounts:
     def look_at_open(self) -> dict[int, int]:
         """Return the open trees of each spout's task, zeros left out."""
         return _by_task(self.open)
+
+
+def cells_apart() -> TaskCells:
+    """Return cells on no page."""
+    return UntrackedCounts(1).cells_of(1)
 
 
 def _by_task(column: memoryview) -> dict[int, int]:

@@ -17,7 +17,7 @@ import logging
 import math
 import os
 import selectors
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -31,6 +31,7 @@ from streamlet.components.tuples import Tuple
 from streamlet.model.bolt_numbers import not_numbers
 from streamlet.model.paused import PausedPart
 from streamlet.model.plan import TICK_PERIOD, Plan
+from streamlet.runtime.links.link_account import LinkAccount
 from streamlet.runtime.links.links import Departures, Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
@@ -158,8 +159,12 @@ class WorkerLoop:
         self.tasks: dict[int, LiveTask] = {}
         memory, depths = shared.conf["streamlet.worker.memory.bytes"], shared.plan.depths()
         self.untracked = UntrackedCounts(len(shared.plan.tasks), shared.page)
+        self.account = LinkAccount(
+            {worker: [task.task_id for task in shared.plan.tasks_on(worker)] for worker in range(shared.plan.workers)}
+        )
         self.departures = Departures(
             links,
+            self.account,
             min(shared.conf["streamlet.link.high.water.bytes"], memory // 32),
             lambda runs: self.ledgers.fail_unsendable(runs),
             self._fail_too_large,
@@ -207,10 +212,6 @@ class WorkerLoop:
             self.wake,
             memory // 8,
         )
-        self.received: defaultdict[int, Counter[int]] = defaultdict(Counter)
-        """Worker -> task -> how many untracked tuples it has sent."""
-        self._read_of: dict[int, dict[int, int]] = {}
-        """Worker whose link was lost -> ``received`` of then; until there is a new link to say it over."""
         self.stopped = False
         self.at_rest = False
         """Whether the last turn has left nothing to do before a timer, a spout or another worker brings something."""
@@ -246,10 +247,8 @@ class WorkerLoop:
             where = "its constructor"
             self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
             try:
-                live = self.tasks[task.task_id] = build_task(self.shared, task, self.other_threads)
-                live.task.calls.note_untracked = partial(self.untracked.handed.__setitem__, task.task_id - 1)
-                live.task.unsent = self.untracked.unsent[task.task_id - 1 : task.task_id]
-                live.task.calls.note_gone = partial(self.untracked.refused.__setitem__, task.task_id - 1)
+                cells = self.untracked.cells_of(task.task_id)
+                live = self.tasks[task.task_id] = build_task(self.shared, task, self.other_threads, cells)
                 self.shared.built(live)
                 where = "initialize"
                 self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
@@ -410,7 +409,7 @@ class WorkerLoop:
     @property
     def idle(self) -> bool:
         """Whether no tuple waits in this worker, though trees may be open."""
-        waits = self.inbox or self.departures.waiting or self.other_threads.waiting or self.departures.in_doubt
+        waits = self.inbox or self.departures.waiting or self.other_threads.waiting or self.account.is_in_doubt
         return not waits and not any(bolt.holds_untracked() for bolt in self._holders)
 
     @property
@@ -477,7 +476,7 @@ class WorkerLoop:
             for call in live.task.calls.take(live.task.calls.rows + len(live.task.calls), emits=True):
                 with self._keeping_failure():
                     if isinstance(live.task, SpoutTask):
-                        self.ledgers.guard(live.task, "emit", call.act)
+                        self.ledgers.guard(live.task, "emit", partial(live.task.make_handed_over, call.act))
                     else:
                         call.act()
 
@@ -585,13 +584,9 @@ class WorkerLoop:
         if spout.paused and DRAINING not in self.paused:
             return 0
         while self.paused <= {DRAINING} and taken < THREAD_CALLS and not spout.full and len(spout.calls):
-            spout.counts_unsent = False  # they count as handed over until they are collected
-            try:
-                for call in spout.calls.take(1, emits=True):
-                    self.ledgers.guard(spout, "emit", call.act)
-                    taken += 1
-            finally:
-                spout.counts_unsent = True
+            for call in spout.calls.take(1, emits=True):
+                self.ledgers.guard(spout, "emit", partial(spout.make_handed_over, call.act))
+                taken += 1
         return taken
 
     def _refuse_calls(self, kind: type, why: str) -> None:
@@ -650,7 +645,7 @@ class WorkerLoop:
             self._enqueue(incoming.runs)
             for run in incoming.runs:
                 if run.has_untracked:
-                    self.received[incoming.worker][run.target] += run.untracked_count
+                    self.account.reads(incoming.worker, run)
             if incoming.full is not None:
                 self.back_pressure.heard(incoming.worker, incoming.full)
             if incoming.fails:  # before acks, as in `Ledgers.settle`
@@ -728,7 +723,7 @@ class WorkerLoop:
             # along tuples that were done. The other way round, lost ones would seem done, and nobody would hear of it.
             self.untracked.done[live.plan.task_id - 1] = live.task.untracked_done
             self._note_final(live)
-        live.task.unsent[0] = 0
+        live.task.in_outboxes[0] = 0
         if live.task.calls.used:
             live.task.calls.note_taken()
 
@@ -840,12 +835,11 @@ class WorkerLoop:
         self._receive()
         if worker in self.departures.written_off:
             return
-        self.departures.doubt(worker, [task.task_id for task in self.plan.tasks_on(worker)])
-        self._read_of[worker] = dict(self.received[worker])
+        self.account.link_broke(worker)
         self.pause("recovering")
 
     def _settle_doubt(self, worker: int, read: Mapping[int, int]) -> None:
-        for task, count in self.departures.settle_doubt(worker, read).items():
+        for task, count in self.account.settle(worker, read).items():
             self.untracked.emitted[task - 1] -= count
             component = self._component_of(task)
             tuples = untracked_text({component: count})
@@ -859,20 +853,9 @@ class WorkerLoop:
     def lost_with_links(self) -> dict[str, int]:
         """Count the untracked tuples that lost links took along, by their bolt."""
         counts: Counter[str] = Counter()
-        for task, count in self.departures.lost.items():
+        for task, count in self.account.lost.items():
             counts[self._component_of(task)] += count
         return dict(counts)
-
-    def exchanged_with(self, worker: int) -> tuple[dict[int, int], dict[int, int]]:
-        """Return the untracked tuples sent to and read of a worker."""
-        sent = {task.task_id: self.departures.sent[task.task_id] for task in self.plan.tasks_on(worker)}
-        return sent, dict(self.received[worker])
-
-    def forget_counts(self, worker: int) -> None:
-        """Forget how many untracked tuples a dead worker was sent, and sent."""
-        self.departures.forget(worker, [task.task_id for task in self.plan.tasks_on(worker)])
-        self.received.pop(worker, None)
-        self._read_of.pop(worker, None)
 
     def write_off(self, workers: Iterable[int]) -> None:
         """Wait no longer for workers that have died: the run ends, and nobody is replaced."""
@@ -890,8 +873,7 @@ class WorkerLoop:
 
     def recovered(self) -> None:
         """Let spouts emit again: all links stand."""
-        while self._read_of:
-            worker, read = self._read_of.popitem()
+        for worker, read in self.account.tell():
             if worker not in self.departures.written_off:
                 self.departures.to(worker).read = read
         self.resume("recovering")

@@ -327,7 +327,7 @@ class Worker:
             wait_s=wait_s,
             call_s=call_s,
             **loop.untracked.look()._asdict(),
-            sent=dict(loop.departures.sent),
+            sent=dict(loop.account.sent),
             lost=loop.lost_with_links(),
         )
 
@@ -524,11 +524,13 @@ class Worker:
         self.loop.ledgers.apply_crashes([*lost.roots], lost.how, at_fault)
         self._recover(f"worker {lost.worker}", lost.worker)
         # Its last words are read by now, so these counts are final.
-        self.channel.try_send(messages.Exchanged(lost.worker, lost.epoch, *self.loop.exchanged_with(lost.worker)))
+        self.channel.try_send(
+            messages.Exchanged(lost.worker, lost.epoch, *self.loop.account.exchanged_with(lost.worker))
+        )
         if DRAINING in self.loop.paused:
             self._write_off([lost.worker])  # what was sent to it stays counted: nobody takes its place
         else:
-            self.loop.forget_counts(lost.worker)
+            self.loop.account.forget(lost.worker)
 
     def _drain(self, gone: Sequence[int]) -> None:
         """Let nothing new begin: the run is ending. From now on the state says what went over the links, too."""

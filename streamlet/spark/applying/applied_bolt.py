@@ -527,6 +527,10 @@ class AppliedBolt:
                 self._withdraw_named(one)
             self._failures.append((one, said))
 
+    def fail_told(self, tup: Tuple | Batch, error: BaseException) -> None:
+        """Fail a tuple or batch for an error."""
+        self.fail(tup, error)
+
     def dead_letter(self, tup: Tuple | TupleId | Batch, reason: str) -> None:
         """Fail a tuple or batch with a reason."""
         self.fail(tup, reason)

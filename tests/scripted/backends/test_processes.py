@@ -408,6 +408,8 @@ class Few(Spout):
         draw(context)
     def next_tuple(self):
         self.emit([1], tup_id=1)
+    def fail(self, tup_id):
+        pass
 
 class Draws(Bolt):
     def initialize(self, conf, context):

@@ -63,6 +63,9 @@ class Nothing:
 
     def ask_why(self, workers: Any, tell: Any) -> None: ...
 
+    def let_end(self, workers: Any) -> list[int]:
+        return []
+
     def close(self) -> None: ...
 
 

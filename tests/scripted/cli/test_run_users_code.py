@@ -125,6 +125,19 @@ def test_a_worker_does_what_was_left_for_its_exit(streamlet, tmp_path: Path) -> 
     assert mark.read_text() == "done"
 
 
+@pytest.mark.parametrize(("secs", "cut"), [(1.5, False), (60, True)])
+def test_what_takes_long_at_a_workers_exit_is_waited_for_or_named(
+    streamlet, tmp_path: Path, secs: float, cut: bool
+) -> None:
+    """A last flush over a network: it was cut after half a second, without a word."""
+    mark = tmp_path / "mark"
+    left = f"import time; atexit.register(lambda: (time.sleep({secs}), Path({str(mark)!r}).write_text('done')))"
+    done = streamlet("run", streamlet.write(made(initialize=left)), "--until-caught-up")
+    assert done.returncode == 0, done
+    assert mark.exists() is not cut
+    assert ("worker 0 had closed, did not end by itself and was killed" in done.stderr) is cut, done.stderr
+
+
 @backends
 def test_a_spout_may_read_a_regular_file_and_return_its_descriptor(streamlet, backend: str) -> None:
     """No kernel watches one: it is always readable, so the spout is asked."""

@@ -126,6 +126,7 @@ def test_the_last_words_of_a_killed_run_say_what_was_not_drained() -> None:
         "Killed, not drained: 567 tuple trees still open, and 3 records beyond what is committed, as of"
     )
     assert "The next run reads them again" in line
+    assert "untracked and waited is lost, and stands in no number" in line
     assert "nothing was drained" in show.killed(None)
 
 

@@ -181,7 +181,7 @@ def test_what_a_batch_raises_goes_along_with_the_tuples_it_fails(monkeypatch: py
     """A spout's dead letters have it as their reason."""
     told: list[Any] = []
     with BoltTester(Totals, conf=TICKS, raise_errors=False) as tester:
-        monkeypatch.setitem(vars(tester.bolt), "fail", lambda tup, reason=None: told.append((tup.values, str(reason))))
+        monkeypatch.setitem(vars(tester.bolt), "_fail_told", lambda tup, error: told.append((tup.values, str(error))))
         tester.give("bad")
         tester.tick()
     assert told == [(["bad"], "no such word")]

@@ -17,6 +17,7 @@ import pytest
 from streamlet.runtime.links import links as links_module
 from streamlet.runtime.links.dialing import Secured
 from streamlet.runtime.links.handshake import DATA, Hello
+from streamlet.runtime.links.link_account import LinkAccount
 from streamlet.runtime.links.links import (
     CUT_BY_COORDINATOR,
     PEER_CLOSED,
@@ -290,7 +291,7 @@ class TakesEverything(NoLinks):
 def test_a_call_of_very_many_tuples_leaves_in_order_and_each_is_copied_a_few_times_only() -> None:
     """In 1 000 pieces and more: a rest that is copied for each would be 500 copies of each row."""
     links = TakesEverything()
-    departures = Departures(links, 1 << 14, unsendable=lambda runs: None, too_large=lambda runs: None)
+    departures = Departures(links, LinkAccount({}), 1 << 14, unsendable=lambda runs: None, too_large=lambda runs: None)
     count = 200_000
     rows = CountedRows([n] for n in range(count))
     departures.add(1, [Run(4, 3, "default", False, [0] * count, [0] * count, rows)])
@@ -299,25 +300,6 @@ def test_a_call_of_very_many_tuples_leaves_in_order_and_each_is_copied_a_few_tim
     assert [n for piece in links.pieces for n in piece] == [*range(count)]
     assert len(links.pieces) > 1000 and not departures.waiting
     assert CountedRows.copied < 20 * count
-
-
-def test_what_a_lost_link_took_along_is_what_was_sent_and_not_read_by_then() -> None:
-    links = TakesEverything()
-    departures = Departures(links, 1 << 20, unsendable=lambda runs: None, too_large=lambda runs: None)
-    rows = [[n] for n in range(10)]
-    departures.add(1, [Run(4, 3, "default", False, [0] * 10, [0] * 10, rows)])
-    departures.add(1, [Run(5, 3, "default", False, [9] * 10, [1] * 10, rows)])
-    departures.send({}, links_stand=True)
-    departures.doubt(1, [4, 5])
-    departures.add(1, [Run(4, 3, "default", False, [0] * 3, [0] * 3, rows[:3])])
-    departures.send({}, links_stand=True)
-    assert departures.settle_doubt(2, {4: 1}) == {}
-    assert departures.settle_doubt(1, {4: 6}) == departures.lost == {4: 4}
-    assert departures.settle_doubt(1, {4: 6}) == {} and not departures.in_doubt
-    assert departures.sent[4] == 9, "what was read, and what went over the new link"
-    departures.doubt(1, [4, 5])
-    departures.forget(1, [4, 5])
-    assert not departures.in_doubt and not +departures.sent and departures.lost == {4: 4}
 
 
 def test_close_leaves_no_descriptor_open(rig: Rig) -> None:

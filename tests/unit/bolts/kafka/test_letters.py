@@ -50,7 +50,7 @@ def test_a_letter_that_the_brokers_never_take_ends_the_run_and_names_its_record(
     spec = KafkaBolt.spec(inputs=[], hosts="kafka://127.0.0.1:1", topic="out")
     bolt: Any = KafkaBolt(**spec.kwargs)
     failed: list[Any] = []
-    vars(bolt).update(ack=lambda batch: None, fail=lambda tup, why=None: failed.append(tup))
+    vars(bolt).update(ack=lambda batch: None, _fail_told=lambda tup, why: failed.append(tup))
     bolt._transactions = Transactions(refusal=None)
     batch = letters("dead")
     bolt._settle(Delivery(batch, records_of(batch), failed={0: error}))

@@ -11,6 +11,7 @@ import pytest
 
 from streamlet.base.errors import BadEmit, NoRoom
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
+from streamlet.runtime.tasks.untracked_counts import cells_apart
 from tests.patience import PATIENCE_S
 
 ROW = [["n"]]
@@ -80,40 +81,48 @@ def test_above_the_marks_acks_are_taken_and_emits_are_left_in_their_order() -> N
 
 def test_untracked_rows_that_were_taken_count_until_they_are_counted_elsewhere() -> None:
     """Another call came in between, and a worker that was killed then had them nowhere."""
-    calls, noted = TaskCalls(OtherThreads(), "numbers"), list[int]()
-    calls.note_untracked = noted.append
+    cells = cells_apart()
+    calls = TaskCalls(OtherThreads(), "numbers", cells)
     calls.put(nothing, "emit_many", ROW * 5)
     calls.take(1, emits=True)
+    assert cells.handed[0] == 5
     calls.put(nothing, "emit", ROW)
     calls.put(nothing, "ack")
-    assert noted == [5, 6, 6]
+    assert cells.handed[0] == 6
     calls.take(1, emits=True)
     calls.note_taken()
-    assert noted[-1] == 0
+    assert cells.handed[0] == 0
 
 
 def test_refused_rows_that_were_taken_count_until_they_are_counted_elsewhere() -> None:
-    calls, noted = TaskCalls(OtherThreads(), "work"), list[int]()
-    calls.note_gone = noted.append
+    cells = cells_apart()
+    calls = TaskCalls(OtherThreads(), "work", cells)
     calls.note_refused(ValueError("wrong"), 3, has_open_anchor=False)
-    assert len(calls.take_refused()) == 1
+    assert len(calls.take_refused()) == 1 and cells.refused[0] == 3
     calls.note_refused(ValueError("wrong"), 1, has_open_anchor=False)
-    assert noted == [3, 4]
+    assert cells.refused[0] == 4
     calls.note_refused_taken()
-    assert noted[-1] == 1
+    assert cells.refused[0] == 1
+
+
+def test_what_a_forked_child_is_refused_is_not_counted_on_the_page_that_it_shares() -> None:
+    others, cells = OtherThreads(), cells_apart()
+    calls = TaskCalls(others, "work", cells)
+    others.forked()
+    calls.note_refused(BadEmit("forked"), 1, has_open_anchor=False)
+    assert cells.refused[0] == 0 and calls.take_refused() == []
 
 
 def test_calls_that_were_taken_and_not_made_come_first_again() -> None:
-    others = OtherThreads()
-    calls, noted = TaskCalls(others, "work"), list[int]()
-    calls.note_untracked = noted.append
+    others, cells = OtherThreads(), cells_apart()
+    calls = TaskCalls(others, "work", cells)
     for rows in (ROW, ROW * 2, (), ROW * 3):
         calls.put(nothing, "emit", rows)
     taken = calls.take(3, emits=True)
     calls.give_back(taken[1:])
     assert (calls.rows, calls.untracked, others.waiting) == (5, 5, 3)
     calls.note_taken()
-    assert noted[-1] == 5
+    assert cells.handed[0] == 5
     assert [call.rows for call in calls.take(9, emits=True)] == [2, 0, 3] and others.waiting == 0
 
 

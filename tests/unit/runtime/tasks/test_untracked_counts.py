@@ -22,7 +22,7 @@ def test_each_task_has_its_own_numbers_and_the_page_before_them_is_left_alone() 
             column[at] += first + at
     found = UntrackedCounts(3, page).look()
     assert found == ({1: 1, 2: 2, 3: 3}, {1: 4, 2: 5, 3: 6}, {1: 7, 2: 8, 3: 9})
-    counts.refused[1], counts.unsent[2] = 5, 4
+    counts.refused[1], counts.in_outboxes[2] = 5, 4
     assert UntrackedCounts(3, page).look().handed == {1: 7, 2: 8, 3: 13}, "with what is in outboxes"
     assert UntrackedCounts(3, page).look_at_given_up() == {1: 10, 2: 16, 3: 12}, "refused emits among them"
     assert UntrackedCounts(3, page).look_at_lost() == {1: 13, 2: 14, 3: 15}
