@@ -6,6 +6,9 @@ stands. An edit made meanwhile is reported and not used, so that two versions ne
 Kept are the modules that the check imported, and the files of the folder (and of ``src`` beside it), the nearest first
 and up to a bound. Of any other file below the folder (one that was made since, or is beyond the bound) the first worker
 that imports it keeps a copy, and all others use that.
+
+A file is known by the path that it is imported by, and by its real one: a link that is turned meanwhile, to another
+release or by Kubernetes, is an edit like any other.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
@@ -43,6 +47,13 @@ _INSTALLED = tuple(
     for path in {*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))}
 )
 _LIBRARIES = {"site-packages", "dist-packages"}
+_OF_FILES = {
+    importlib.machinery.SourceFileLoader,
+    importlib.machinery.SourcelessFileLoader,
+    importlib.machinery.ExtensionFileLoader,
+    importlib.machinery.NamespaceLoader,
+}
+"""What the interpreter itself loads from the folders of ``sys.path``."""
 OWN = Path(__file__).resolve().parents[2]
 """Streamlet's own folder."""
 
@@ -54,7 +65,7 @@ class Code:
     modules: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Name of a module that the check imported -> its file, and "package" or "module"."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Real path of a file -> the hash of its source."""
+    """Path of a file, as it is imported and without links -> the hash of its source."""
 
 
 def keep_code(file: Path, folder: Path) -> Code:
@@ -81,31 +92,34 @@ def keep_code(file: Path, folder: Path) -> Code:
 def code_roots(file: Path) -> list[Path]:
     """Return the folders of the user's code.
 
-    These are the one that ``file`` is imported from, and ``src``.
+    These are the one that ``file`` is imported from, and ``src``: as they are imported from, and without links.
     """
-    roots = [place_of(file.absolute())[0], source_folder(file)]
-    return [root.resolve() for root in roots if root is not None]
+    roots = [root for root in (place_of(file.absolute())[0], source_folder(file)) if root is not None]
+    return [*dict.fromkeys([*roots, *(root.resolve() for root in roots)])]
 
 
 def _importable_later(file: Path, roots: Sequence[Path]) -> Iterator[Path]:
     """Yield files below the roots, those of the topology's own folder first."""
     base, name = place_of(file.absolute())
     own = base / name.partition(".")[0] if "." in name else file.absolute().parent
-    places = [own, *roots]
-    paths = (path for place in places for path in python_files(place, MOST_FOLDERS))
+    # Links to folders, too: a volume of Kubernetes has nothing else, and a package may lie behind one.
+    paths = (path for place in [own, *roots] for path in python_files(place, MOST_FOLDERS, follow_links=True))
     return (path for path in paths if _is_users(path, roots))
 
 
 def _keep(path: Path, folder: Path, files: dict[str, str]) -> int | None:
     """Copy a file that is not kept yet; return the bytes copied, None where it cannot be read."""
-    real = os.path.realpath(path)
-    if real in files:
+    # Rule: a file is known by the path that it is imported by, and by its real one. A link that is turned while the
+    # run goes on (a release, a volume of Kubernetes) leads to another real path, whose code would be taken for new.
+    own, real = str(path.absolute()), os.path.realpath(path)
+    if own in files:
         return 0
     try:
         source = path.read_bytes()
     except OSError:
         return None
-    files[real] = digest = hashlib.sha256(source).hexdigest()
+    files[own] = digest = hashlib.sha256(source).hexdigest()
+    files.setdefault(real, digest)
     (folder / digest).write_bytes(source)
     return len(source)
 
@@ -121,11 +135,14 @@ def own_build() -> str:
 
 
 def _is_users(path: Path, roots: Sequence[Path]) -> bool:
-    path = path.resolve()
-    if any(path.is_relative_to(other) for other in (*_INSTALLED, OWN)):
+    real = path.resolve()
+    if any(real.is_relative_to(other) for other in (*_INSTALLED, OWN)):
         return False
-    # A virtual environment may lie in the folder: what is installed there is no more the user's than the interpreter.
-    return any(path.is_relative_to(root) and _LIBRARIES.isdisjoint(path.relative_to(root).parts) for root in roots)
+    # What a link in the folder leads to is the user's, wherever it lies. A virtual environment in the folder, or behind
+    # a link, is not: what is installed there is no more the user's than the interpreter.
+    below = [one.relative_to(root) for one in (path.absolute(), real) for root in roots if one.is_relative_to(root)]
+    behind = [] if any(real.is_relative_to(root) for root in roots) else [real]
+    return bool(below) and all(_LIBRARIES.isdisjoint(one.parts) for one in (*below, *behind))
 
 
 class KeptCode(MetaPathFinder):
@@ -150,8 +167,11 @@ class KeptCode(MetaPathFinder):
             file, kind = self._code.modules[fullname]
             return self._spec(fullname, file, is_package=kind == "package")
         spec = self._found_by_others(fullname, path, target)
+        known = self._known_before(fullname, path, spec)
+        if known is not None:
+            return self._instead(fullname, spec, *known)
         if spec is None:
-            return self._removed(fullname, path)
+            return self._removed_folder(fullname, path)
         # Only what the interpreter itself would read from a source file: loaders of the user's have their own ways.
         if type(spec.loader) is not importlib.machinery.SourceFileLoader or spec.origin is None:
             return spec
@@ -171,15 +191,51 @@ class KeptCode(MetaPathFinder):
                 return spec
         return None
 
-    def _removed(self, fullname: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
-        """Return how to load a kept file that was removed."""
+    def _known_before(
+        self, fullname: str, path: Sequence[str] | None, spec: importlib.machinery.ModuleSpec | None
+    ) -> tuple[str, bool] | None:
+        """Return a kept file that comes before ``spec``, and whether a package's."""
+        # Rule: a kept file is what its module's name means, whatever stands there now. A package in its place, or a
+        # library behind it once it was removed, would be other code of the same name.
+        if spec is not None and type(spec.loader) not in _OF_FILES:
+            return None
+        folders = [Path(place).absolute() for place in (sys.path if path is None else path)]
+        if spec is not None and spec.origin is not None:
+            end = Path(spec.origin).parents[spec.submodule_search_locations is not None]
+            # A compiled module comes before a source file beside it, and may have stood there at the start.
+            last = type(spec.loader) is not importlib.machinery.ExtensionFileLoader
+            folders = folders[: folders.index(end) + last] if end in folders else []
         name = fullname.rpartition(".")[2]
-        for place in sys.path if path is None else path:
-            for file, is_package in ((f"{name}/__init__.py", True), (f"{name}.py", False)):
-                gone = Path(place).absolute() / file
-                if os.path.realpath(gone) in self._code.files:
-                    return self._spec(fullname, str(gone), is_package)
+        for folder in folders:
+            for file, is_package in ((f"{folder / name}/__init__.py", True), (f"{folder / name}.py", False)):
+                # Links cost a look at the disk each: only for what nobody else has.
+                if file in self._code.files or (spec is None and os.path.realpath(file) in self._code.files):
+                    return file, is_package
         return None
+
+    def _instead(
+        self, fullname: str, spec: importlib.machinery.ModuleSpec | None, file: str, is_package: bool
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return how to load a kept file; tell another in its place."""
+        if spec is not None and spec.origin not in (None, file) and Path(file).exists():
+            self._tell(str(spec.origin))
+        return self._spec(fullname, file, is_package)
+
+    @cached_property
+    def _folders(self) -> set[Path]:
+        """Folders that held kept files at the start."""
+        return {folder for file in self._code.files for folder in Path(file).parents}
+
+    def _removed_folder(self, fullname: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
+        """Return how to load a package without ``__init__.py``, now removed."""
+        name = fullname.rpartition(".")[2]
+        folders = [Path(place).absolute() / name for place in (sys.path if path is None else path)]
+        there = [str(folder) for folder in folders if folder in self._folders]
+        if not there:
+            return None
+        spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
+        spec.submodule_search_locations = there
+        return spec
 
     def _spec(self, fullname: str, file: str, is_package: bool) -> importlib.machinery.ModuleSpec | None:
         loader = _KeptLoader(fullname, file, self._source(file))
@@ -191,7 +247,7 @@ class KeptCode(MetaPathFinder):
             source = Path(file).read_bytes()
         except OSError:
             source = b""
-        digest = self._code.files.get(os.path.realpath(file))
+        digest = self._hash_at_start(file)
         if digest is None:
             kept = self._first_import(file, source)
         elif hashlib.sha256(source).hexdigest() == digest:
@@ -201,6 +257,17 @@ class KeptCode(MetaPathFinder):
         if kept != source:
             self._tell(file)
         return kept
+
+    def _hash_at_start(self, file: str) -> str | None:
+        """Return the hash of a file's source at the start, if kept."""
+        files, real = self._code.files, os.path.realpath(file)
+        known = files.get(str(Path(file).absolute())) or files.get(real)
+        if known is not None:
+            return known
+        # What a kept link leads to by now: the topology may have put the real folder of its file on sys.path.
+        name = f"/{Path(file).name}"
+        others = (other for other in files if other.endswith(name) and os.path.realpath(other) == real)
+        return next((files[other] for other in others), None)
 
     def _from_start(self, file: str, digest: str) -> bytes:
         why = "damaged"
@@ -219,7 +286,7 @@ class KeptCode(MetaPathFinder):
         """Return the source as this file's first importer has read it."""
         # A link is made whole or not at all, by one of several workers: all others, and those that start later, read
         # what that one has read.
-        first = self._folder / f"first-{hashlib.sha256(os.path.realpath(file).encode()).hexdigest()}"
+        first = self._folder / f"first-{hashlib.sha256(str(Path(file).absolute()).encode()).hexdigest()}"
         own = first.with_name(f"{first.name}.{os.getpid()}")
         try:
             own.write_bytes(source)

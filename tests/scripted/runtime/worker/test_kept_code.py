@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Callable, Mapping
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from streamlet.backends.contract import RunRequest, RunStatus, Stop
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.backends.run_coordinator import RunFailed
+from streamlet.base.python_files import python_files
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker import kept_code
 from streamlet.runtime.worker.kept_code import KeptCode, keep_code
@@ -65,9 +67,9 @@ QUIET = (
 
 
 class EditThenKill(Watcher):
-    """Edits both files, kills the bolt's worker, and stops the run once its replacement has written."""
+    """Edits the code, kills the bolt's worker, and stops the run once its replacement has written."""
 
-    def __init__(self, seen: Path, edit: list[Path], stop: Stop) -> None:
+    def __init__(self, seen: Path, edit: Callable[[], object], stop: Stop) -> None:
         super().__init__()
         self.seen, self.edit, self.stop, self.killed = seen, edit, stop, False
 
@@ -75,12 +77,33 @@ class EditThenKill(Watcher):
         lines = self.seen.read_text().splitlines() if self.seen.exists() else []
         if lines and not self.killed:
             self.killed = True
-            for path in self.edit:
-                path.write_text(path.read_text().replace("first", "second"))
+            self.edit()
             (pid,) = [worker["pid"] for worker in status.workers if worker["worker"] == 1]
             os.kill(pid, signal.SIGKILL)
         if any(line.startswith("2") for line in lines):
             self.stop.ask()
+
+
+def run_edited(file: Path, seen: Path, edit: Callable[[], object]) -> Watcher:
+    """Run a topology in which the bolt's worker is killed after an edit."""
+    topology, stop = load_topology(file), Stop()
+    watcher = EditThenKill(seen, edit, stop)
+    request = RunRequest(topology, resolve(topology.config, {}), file=file, workers=2, seconds=PATIENCE_S)
+    assert ProcessesBackend().run(request, watcher, stop).reason == "interrupted"
+    return watcher
+
+
+def make_second(*paths: Path) -> None:
+    """Write the second version into these files."""
+    for path in paths:
+        path.write_text(path.read_text().replace("first", "second"))
+
+
+def assert_told(watcher: Watcher, *paths: Path) -> None:
+    """Check that the edit of each file was told once, and not taken."""
+    for path in paths:
+        (told,) = [text for text in watcher.texts if text.startswith(f"{path} was changed since the run began")]
+        assert "Worker 1 (epoch 2) runs the code of the start" in told
 
 
 def test_a_worker_that_restarts_runs_the_code_of_the_start_and_tells_the_edit(tmp_path: Path) -> None:
@@ -88,14 +111,9 @@ def test_a_worker_that_restarts_runs_the_code_of_the_start_and_tells_the_edit(tm
     beside.write_text('VERSION = "first"\n')
     file = tmp_path / f"coded_{tmp_path.name}.py"
     file.write_text(FILE.format(beside=beside.stem, seen=str(seen)))
-    topology, stop = load_topology(file), Stop()
-    watcher = EditThenKill(seen, [file, beside], stop)
-    request = RunRequest(topology, resolve(topology.config, {}), file=file, workers=2, seconds=PATIENCE_S)
-    assert ProcessesBackend().run(request, watcher, stop).reason == "interrupted"
+    watcher = run_edited(file, seen, lambda: make_second(file, beside))
     assert set(seen.read_text().splitlines()) == {"1 first, first", "2 first, first"}
-    for path in (file, beside):
-        (told,) = [text for text in watcher.texts if text.startswith(f"{path} was changed since the run began")]
-        assert "Worker 1 (epoch 2) runs the code of the start" in told
+    assert_told(watcher, file, beside)
 
 
 LATE = f"""
@@ -123,14 +141,88 @@ def test_what_is_imported_in_a_method_is_the_code_of_the_start_after_an_edit_too
     made = folder / f"made_{name}.py"
     file = folder / f"coded_{name}.py"
     file.write_text(LATE.format(name=name, seen=str(seen), made=str(made)))
-    topology, stop = load_topology(file), Stop()
-    watcher = EditThenKill(seen, late, stop)
-    request = RunRequest(topology, resolve(topology.config, {}), file=file, workers=2, seconds=PATIENCE_S)
-    assert ProcessesBackend().run(request, watcher, stop).reason == "interrupted"
+    watcher = run_edited(file, seen, lambda: make_second(*late))
     assert set(seen.read_text().splitlines()) == {"1 first, made, first, first", "2 first, made, first, first"}
-    for path in (*late, made):
-        (told,) = [text for text in watcher.texts if text.startswith(f"{path} was changed since the run began")]
-        assert "Worker 1 (epoch 2) runs the code of the start" in told
+    assert_told(watcher, *late, made)
+
+
+RELEASED = f"""
+from {{beside}} import VERSION as BESIDE
+{ENDLESS}
+VERSION = "first"
+
+class Writes(Bolt):
+    def initialize(self, conf, context):
+        import {{late}}
+        from {{package}} import inner
+        seen = VERSION, BESIDE, {{late}}.VERSION, inner.VERSION
+{WRITTEN}"""
+
+
+def release(folder: Path, names: Mapping[str, str], seen: Path, version: str) -> None:
+    """Write one version of a topology's code: two modules beside it, and a package."""
+    (folder / names["package"]).mkdir(parents=True)
+    (folder / names["package"] / "__init__.py").write_text("")
+    for module in (names["beside"], names["late"], f"{names['package']}/inner"):
+        (folder / f"{module}.py").write_text(f"VERSION = {version!r}\n")
+    text = RELEASED.format(**names, seen=str(seen))
+    (folder / f"{names['top']}.py").write_text(text.replace("first", version))
+
+
+def turn(link: Path, target: Path | str) -> None:
+    """Point a link elsewhere in one step, as `mv -T` and a kubelet do."""
+    new = link.with_name(f"{link.name}.new")
+    new.symlink_to(target)
+    new.replace(link)
+
+
+def in_a_config_map(folder: Path, names: Mapping[str, str]) -> tuple[Path, list[Path]]:
+    """Lay links as a ConfigMap's volume does; return the place of the code, and what to turn."""
+    mounted = folder / "mounted"
+    mounted.mkdir()
+    (mounted / "..data").symlink_to(folder / "first")
+    for name in (*(f"{names[module]}.py" for module in ("top", "beside", "late")), names["package"]):
+        (mounted / name).symlink_to(f"..data/{name}")
+    return mounted, [mounted / "..data"]
+
+
+def in_a_release(folder: Path, names: Mapping[str, str]) -> tuple[Path, list[Path]]:
+    """Lay the one link of a release, `current`."""
+    (folder / "current").symlink_to("first")
+    return folder / "current", [folder / "current"]
+
+
+def in_single_links(folder: Path, names: Mapping[str, str]) -> tuple[Path, list[Path]]:
+    """Lay a link for each module and package, from a folder of the topology's own."""
+    app = folder / "app"
+    app.mkdir()
+    links = [app / f"{names[module]}.py" for module in ("top", "beside", "late")]
+    links.append(app / names["package"])
+    for link in links:
+        link.symlink_to(folder / "first" / link.name)
+    return app, links
+
+
+@pytest.mark.parametrize("layout", [in_a_config_map, in_a_release, in_single_links])
+def test_a_worker_that_restarts_after_a_link_was_turned_runs_the_code_of_the_start(
+    tmp_path: Path, layout: Callable[[Path, Mapping[str, str]], tuple[Path, list[Path]]]
+) -> None:
+    """Modules beside the topology, in a method, and in a package; each edit is told by the path that is imported."""
+    seen = tmp_path / "seen"
+    names = {name: f"linked_{name}_{layout.__name__}" for name in ("top", "beside", "late", "package")}
+    for version in ("first", "second"):
+        release(tmp_path / version, names, seen, version)
+    place, links = layout(tmp_path, names)
+
+    def turn_all() -> None:
+        for link in links:
+            turn(link, tmp_path / "second" if link.name in ("..data", "current") else tmp_path / "second" / link.name)
+
+    file = place / f"{names['top']}.py"
+    watcher = run_edited(file, seen, turn_all)
+    assert set(seen.read_text().splitlines()) == {f"{epoch} first, first, first, first" for epoch in (1, 2)}
+    others = [place / f"{module}.py" for module in (names["beside"], names["late"], f"{names['package']}/inner")]
+    assert_told(watcher, file, *others)
 
 
 def test_a_file_that_was_removed_is_imported_as_it_was(tmp_path: Path) -> None:
@@ -162,6 +254,111 @@ def test_a_file_beyond_the_bound_is_what_its_first_import_read(tmp_path: Path, m
         assert spec.loader.get_data(str(late)) == b"VERSION = 1\n"  # type: ignore[attr-defined]  # a SourceLoader's
         late.write_text("VERSION = 2\n")
     assert set(told) == {str(late)}
+
+
+def kept_in(file: Path, folder: Path) -> tuple[Callable[[str, list[str] | None], bytes | None], list[str]]:
+    """Keep the code of a topology; return how a worker that starts later reads a module, and what it told."""
+    load_topology(file)
+    code, told = keep_code(file, folder), list[str]()
+
+    def read(name: str, path: list[str] | None) -> bytes | None:
+        spec = KeptCode(code, file, folder, told.append).find_spec(name, path)
+        if spec is None or spec.origin is None or not isinstance(spec.loader, SourceFileLoader):
+            return None
+        return spec.loader.get_data(spec.origin)
+
+    return read, told
+
+
+def test_a_module_behind_a_link_is_known_by_its_path_and_by_what_the_link_points_at(tmp_path: Path) -> None:
+    """A topology may put the real folder of its file on sys.path: before the link was turned, or after."""
+    for version in ("one", "two"):
+        (tmp_path / version / "inside").mkdir(parents=True)
+        (tmp_path / version / "turned.py").write_text(QUIET)
+        for path in ("late_turned.py", "inside/__init__.py", "inside/deep.py"):
+            (tmp_path / version / path).write_text(f"VERSION = {version!r}\n")
+    current = tmp_path / "at" / "current"
+    current.parent.mkdir()
+    current.symlink_to(tmp_path / "one")
+    read, told = kept_in(current / "turned.py", tmp_path / "code")
+    turn(current, tmp_path / "two")
+    for folder in (current, tmp_path / "one", tmp_path / "two"):
+        assert read("late_turned", [str(folder)]) == b"VERSION = 'one'\n"
+        assert read("inside", [str(folder)]) == b"VERSION = 'one'\n"
+        assert read("inside.deep", [str(folder / "inside")]) == b"VERSION = 'one'\n"
+    assert told == [
+        str(folder / path)
+        for folder in (current, tmp_path / "two")
+        for path in ("late_turned.py", "inside/__init__.py", "inside/deep.py")
+    ]
+
+
+def test_a_module_that_has_become_a_package_or_left_is_the_one_of_the_start(tmp_path: Path) -> None:
+    """A kept file counts wherever the interpreter would have found it first, whatever stands there or behind it now."""
+    app, other = tmp_path / "app", tmp_path / "other"
+    app.mkdir()
+    other.mkdir()
+    (app / "becomes.py").write_text(QUIET)
+    for name in ("grows", "splits", "leaves", "stays"):
+        (app / f"{name}.py").write_text("VERSION = 1\n")
+        (other / f"{name}.py").write_text("VERSION = 'another module'\n")
+    read, told = kept_in(app / "becomes.py", tmp_path / "code")
+    (app / "grows").mkdir()
+    (app / "grows" / "__init__.py").write_text("VERSION = 2\n")
+    (app / "splits").mkdir()
+    (app / "splits.py").unlink()
+    (app / "leaves.py").unlink()
+    for name in ("grows", "splits", "leaves", "stays"):
+        assert read(name, [str(app), str(other)]) == b"VERSION = 1\n"
+    assert read("stays", [str(other), str(app)]) == b"VERSION = 'another module'\n"
+    assert told == [str(app / path) for path in ("grows/__init__.py", "splits.py", "leaves.py")]
+
+
+def test_a_package_without_init_whose_folder_was_removed_is_imported_as_it_was(tmp_path: Path) -> None:
+    file, folder = tmp_path / f"scattered_{tmp_path.name}.py", tmp_path / "scattered"
+    file.write_text(QUIET)
+    folder.mkdir()
+    (folder / "part.py").write_text("VERSION = 1\n")
+    load_topology(file)
+    told = list[str]()
+    finder = KeptCode(keep_code(file, tmp_path / "code"), file, tmp_path / "code", told.append)
+    shutil.rmtree(folder)
+    spec = finder.find_spec("scattered", [str(tmp_path)])
+    assert spec is not None and spec.loader is None and spec.submodule_search_locations == [str(folder)]
+    part = finder.find_spec("scattered.part", spec.submodule_search_locations)
+    assert part is not None and part.origin == str(folder / "part.py") and told == [part.origin]
+
+
+def test_a_file_beyond_the_bound_is_its_first_import_after_a_link_was_turned_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_code, "MOST_FILES", 0)
+    for version in ("one", "two"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "bounded_link.py").write_text(QUIET)
+        (tmp_path / version / "beyond_link.py").write_text(f"VERSION = {version!r}\n")
+    (tmp_path / "current").symlink_to("one")
+    read, told = kept_in(tmp_path / "current" / "bounded_link.py", tmp_path / "code")
+    assert read("beyond_link", [str(tmp_path / "current")]) == b"VERSION = 'one'\n" and told == []
+    turn(tmp_path / "current", "two")
+    assert read("beyond_link", [str(tmp_path / "current")]) == b"VERSION = 'one'\n"
+    assert told == [str(tmp_path / "current" / "beyond_link.py")]
+
+
+def test_linked_folders_are_kept_after_the_own_ones_and_a_ring_of_links_ends(tmp_path: Path) -> None:
+    file = tmp_path / "app" / f"ring_{tmp_path.name}.py"
+    (tmp_path / "app" / "own").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    file.write_text(QUIET)
+    (tmp_path / "app" / "own" / "o.py").write_text("")
+    (tmp_path / "elsewhere" / "e.py").write_text("")
+    (tmp_path / "app" / "again").symlink_to(tmp_path / "app")
+    (tmp_path / "app" / "linked").symlink_to(tmp_path / "elsewhere")
+    found = [str(path.relative_to(tmp_path / "app")) for path in python_files(tmp_path / "app", follow_links=True)]
+    assert found == [file.name, "own/o.py", "linked/e.py"]
+    load_topology(file)
+    paths = keep_code(file, tmp_path / "code").files
+    assert {str(tmp_path / "app" / path) for path in found} <= set(paths)
 
 
 def test_environments_caches_and_installed_packages_in_the_folder_are_not_kept(tmp_path: Path) -> None:
