@@ -12,6 +12,8 @@ from pathlib import Path
 _MOST_BYTES = 4096
 """Bytes of a lock's file that are read."""
 
+_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
+
 _held: set[int] = set()
 """Descriptors of the locks of this process."""
 
@@ -50,8 +52,11 @@ class WriterLock:
         self._descriptor = descriptor
         who = {"topology": topology, "pid": os.getpid(), "host": socket.gethostname()}
         with contextlib.suppress(OSError):  # another user's, or a full disk: then it has no name
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(who).encode(), 0)
+            writing = os.open(self._path, _FLAGS | os.O_WRONLY | os.O_TRUNC)
+            try:
+                os.write(writing, json.dumps(who).encode())
+            finally:
+                os.close(writing)
         return ""
 
     def release(self) -> None:
@@ -65,11 +70,9 @@ class WriterLock:
         _close(descriptor)
 
     def _open(self) -> int:
-        flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
-        try:
-            return os.open(self._path, flags | os.O_RDWR | os.O_CREAT, 0o666)
-        except PermissionError:  # another user's: it can be locked, and not written
-            return os.open(self._path, flags | os.O_RDONLY)
+        # Rule: what is held all the time is open for reading. A disk on which a file is open for writing cannot be made
+        # read-only, which is how its owner mends it.
+        return os.open(self._path, _FLAGS | os.O_RDONLY | os.O_CREAT, 0o666)
 
     def _is_named(self, descriptor: int) -> bool:
         """Tell whether an open file still has the name."""
