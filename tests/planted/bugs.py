@@ -607,7 +607,7 @@ BUGS = (
     Bug(
         "a KafkaBolt acks a tuple whose record failed",
         "bolts/kafka/bolt.py",
-        "                    continue\n            self.fail(tup, error)\n",
+        "                    continue\n            self._fail_told(tup, error)\n",
         "                    continue\n",
         BOLT,
     ),
