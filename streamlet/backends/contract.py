@@ -64,7 +64,10 @@ class ComponentStatus:
     kept: int = 0
     """Of the messages given up, those that the spout keeps as dead letters."""
     lost: int = 0
-    """Untracked tuples that reached nobody, of a bolt; records that the source has no more, of a spout."""
+    """Untracked tuples that reached nobody, of a bolt; of a spout, records that the source has no more.
+
+    And trees that died with a worker, where it hears of no failures.
+    """
     open: int = 0
     """Messages of a spout that are neither acked nor given up."""
     unreplayed: int = 0

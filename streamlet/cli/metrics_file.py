@@ -34,7 +34,7 @@ _COUNTERS = {
     "timed_out": "Of the failed trees, those that timed out",
     "given_up": "Messages and untracked tuples that failed and that nobody sends again",
     "kept": "Of the messages given up, those that are kept as dead letters",
-    "lost": "Untracked tuples that reached nobody, and records that the source has no more",
+    "lost": "Untracked tuples and trees that nobody sends again, and records that the source has no more",
     "errors": "Exceptions raised by the component's code",
 }
 _PARTITION = {

@@ -189,3 +189,59 @@ def test_a_second_run_with_the_same_metrics_file_is_refused_by_name(streamlet: A
     assert done.returncode == 0, done.stderr
     assert value(path, "streamlet_run", topology="Weather", state="ended") == 1
     assert sorted(entry.name for entry in tmp_path.glob("*.prom*")) == ["link.prom", "m.prom"], "no lock is left"
+
+
+LOSING = """
+import os
+from streamlet import Bolt, ReliableSpout, Spout, Topology
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    max_fails = 0
+    n = 0
+    def next_tuple(self):
+        if self.n < 20:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 20 and not self.has_unfinished()
+
+class Plain(Spout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if self.n < 30:
+            self.n += 1
+            self.emit([self.n])
+    def caught_up(self):
+        return self.n == 30
+
+class Refuses(Bolt):
+    def process(self, tup):
+        if tup.values[0] % 4 == 0:
+            raise ValueError("a multiple of four")
+
+class Keeps(Bolt):
+    auto_ack = False
+    def initialize(self, conf, context):
+        self.kept = []
+    def process(self, tup):
+        self.kept.append(tup)
+
+class Losing(Topology):
+    config = {"streamlet.drain.timeout.secs": 0.5}
+    numbers = Numbers.spec()
+    plain = Plain.spec()
+    refuses = Refuses.spec(inputs=[numbers])
+    keeps = Keeps.spec(inputs=[plain])
+"""
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_what_a_run_gave_up_and_lost_stands_in_its_metrics_file(streamlet: Any, tmp_path: Path, backend: str) -> None:
+    path = tmp_path / "run.prom"
+    file = streamlet.write(LOSING)
+    done = streamlet("run", file, "--backend", backend, "--until-caught-up", "--metrics-file", str(path))
+    assert done.returncode == 1, done.stderr
+    assert value(path, "streamlet_given_up_total", component="numbers") == 5, path.read_text()
+    assert value(path, "streamlet_lost_total", component="keeps") == 30
