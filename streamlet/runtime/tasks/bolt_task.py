@@ -131,6 +131,8 @@ class BoltTask:
         self.sources = sources
         self.clock = clock
         self.report = report
+        self.report_given = report
+        """Takes an exception that the bolt gives to ``fail``. Testers have ``fail_reasons`` for it."""
         self.named = named or {}
         """Tuple class of each (component, stream) that the bolt reads by field name."""
         self.stats = TaskStats()
@@ -509,7 +511,7 @@ class BoltTask:
             self.stats.errors += 1
             self._last_error = error
             self._failures_raised += failed
-            self.report(error, given, self._called)
+            self.report_given(error, given, self._called)
         self._note_failures(failed)
 
     def dead_letter(self, tup: Tuple | TupleId | Batch, reason: str) -> None:
