@@ -93,7 +93,7 @@ logger = logging.getLogger("streamlet")
 
 
 class Launcher(Protocol):
-    """Starts and ends workers. All methods are called on the coordinator's thread and return at once."""
+    """Starts and ends workers. All methods are called on the coordinator's thread; only the last two wait."""
 
     local: bool
     """Whether workers run on this machine alone: then secrets may stand in their plans, and links are Unix sockets."""

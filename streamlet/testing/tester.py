@@ -193,6 +193,7 @@ class Tester:
             report=self._note_error,
             wake=lambda: self._loop.post(lambda: None),
             overrides=overrides,
+            tells_given=False,  # a test asks for them: only an error that a bolt raises ends it
             built=self._record,
         )
         self._loop = WorkerLoop(shared, links, self._work.given)
@@ -379,8 +380,6 @@ class Tester:
         """Put recorders in front of a component's emits, acks and failures. Called before ``initialize``."""
         name, own = live.plan.component, vars(live.component)
         if isinstance(live.component, Bolt):
-            # A test asks for what a bolt fails by itself, and why: only what it raises ends the test.
-            cast(BoltTask, live.task).report_given = lambda error, tup, defined: None
             # The task may choose another closure after `initialize`, which sees auto_anchor: ask it each time. One that
             # the bolt has put around it stays: it may name the anchors.
             bound = own["emit"]

@@ -113,6 +113,7 @@ class BoltTask:
         in_hand: InHand | None = None,
         calls: TaskCalls | None = None,
         cells: TaskCells | None = None,
+        tells_given: bool = True,
         resting: set[int] | None = None,
         causes: FailureCauses | None = None,
         without_dead_letters: Mapping[int, str] = {},
@@ -131,8 +132,7 @@ class BoltTask:
         self.sources = sources
         self.clock = clock
         self.report = report
-        self.report_given = report
-        """Takes an exception that the bolt gives to ``fail``. Testers have ``fail_reasons`` for it."""
+        self._tells_given = tells_given
         self.named = named or {}
         """Tuple class of each (component, stream) that the bolt reads by field name."""
         self.stats = TaskStats()
@@ -511,7 +511,8 @@ class BoltTask:
             self.stats.errors += 1
             self._last_error = error
             self._failures_raised += failed
-            self.report_given(error, given, self._called)
+            if self._tells_given:
+                self.report(error, given, self._called)
         self._note_failures(failed)
 
     def dead_letter(self, tup: Tuple | TupleId | Batch, reason: str) -> None:

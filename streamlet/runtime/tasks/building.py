@@ -68,6 +68,8 @@ class WorkerContext:
     """The memory of ``in_hand`` with room for ``UntrackedCounts`` behind; None: of this process."""
     crashes: Mapping[int, Mapping[Key, int]] = field(default_factory=dict)
     """Spout task -> message -> how often its worker died at work on it, while the spout lived there too."""
+    tells_given: bool = True
+    """Whether an exception that a bolt gives to ``fail`` is reported. Testers have ``fail_reasons`` for it."""
     built: Callable[[LiveTask], None] = lambda live: None
     """Called with each task before its ``initialize``: tests put their recorders in front of its ``emit``."""
     finish_pools: Callable[[], PoolCalls] = lambda: NO_CALLS
@@ -155,6 +157,7 @@ def build_task(
             in_hand=shared.in_hand,
             calls=calls,
             cells=cells,
+            tells_given=shared.tells_given,
             resting=shared.resting,
             causes=shared.causes,
             without_dead_letters=_without_dead_letters(shared),

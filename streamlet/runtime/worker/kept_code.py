@@ -208,7 +208,7 @@ class KeptCode(MetaPathFinder):
         name = fullname.rpartition(".")[2]
         for folder in folders:
             for file, is_package in ((f"{folder / name}/__init__.py", True), (f"{folder / name}.py", False)):
-                # Links cost a look at the disk each: only for what nobody else has.
+                # A link costs a look at the disk: only for a module that nobody else has.
                 if file in self._code.files or (spec is None and os.path.realpath(file) in self._code.files):
                     return file, is_package
         return None

@@ -522,7 +522,7 @@ class WorkerLoop:
 
     def _finish_pools(self) -> list[ComponentFailed]:
         left = self.shared.finish_pools()
-        # Rule: a call under way is told, and is no error. It may be a listener that ends with its process, or the work
+        # Rule: tell a call under way; it is no error. It may be a listener that ends with its process, or the work
         # of a tuple that was acked too early: nobody but the user knows.
         if left.under_way:
             self.shared.tell("warning", _calls_under_way(left.under_way), "", 0)
