@@ -25,8 +25,8 @@ Tell = Callable[[LogLine], None]
 class PrintedLines(io.TextIOBase):
     """A standard stream that tells its lines, each on its own thread.
 
-    ``under`` is the stream that gets the text too, unchanged; None: the lines are all that is left of it. ``wanted``
-    tells whether a line of the calling thread is one of the run.
+    ``under`` is the stream that gets the text too, unchanged and line by line; None: the lines are all that is left of
+    it. ``wanted`` tells whether a line of the calling thread is one of the run.
     """
 
     def __init__(
@@ -42,13 +42,15 @@ class PrintedLines(io.TextIOBase):
         """Whether that run has ended, and another one's stream stands on it."""
         self._rests = threading.local()
         """Of each thread the text since its last line end: lines of two threads do not mix."""
+        self._held: dict[int, str] = {}
+        """By thread, what ``under`` has not got of the line that it has begun."""
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
         if self.under is not None:
-            self.under.write(text)
+            self._write_under(text, self.under)
         if self.over or not self._wanted():
             return len(text)
         *lines, rest = (self._rest + text).split("\n")
@@ -59,10 +61,33 @@ class PrintedLines(io.TextIOBase):
             self._say(line)
         return len(text)
 
+    def _write_under(self, text: str, under: TextIO) -> None:
+        """Write the lines that a text ends; hold the last one."""
+        # Rule: a line gets to the terminal in one write. `print` writes argument by argument, and a handler of
+        # [logging] on its own thread would put its line between two of them.
+        thread = threading.get_ident()
+        text = self._held.pop(thread, "") + text
+        end = text.rfind("\n") + 1
+        # A carriage return draws over a line: a bar of progress, seen at once on any stream that buffers lines.
+        if self.over or "\r" in text or len(text) - end > LONGEST:
+            end = len(text)
+        if end < len(text):
+            self._held[thread] = text[end:]
+        if end:
+            under.write(text[:end])
+
     def flush(self) -> None:
-        # The line that was begun stays: a program that prints dots would get a line for each.
+        # To tell, the line that was begun stays: a program that prints dots would get a line for each.
         if self.under is not None and not self.closed:
+            if held := self._held.pop(threading.get_ident(), ""):
+                self.under.write(held)
             self.under.flush()
+
+    def write_begun(self) -> None:
+        """Write to the stream under this one what threads have begun."""
+        for thread in list(self._held):
+            if self.under is not None:
+                self.under.write(self._held.pop(thread, ""))
 
     def end_line(self) -> None:
         """Tell a line that this thread has begun and not ended."""
@@ -73,6 +98,7 @@ class PrintedLines(io.TextIOBase):
     def close(self) -> None:
         if not self.closed:
             self.end_line()
+            self.write_begun()
         super().close()
 
     @property
@@ -128,6 +154,7 @@ def prints_told(tell: Tell, wanted: Callable[[], bool] = lambda: True) -> Iterat
 def _put_back(name: str, lines: PrintedLines, stream: TextIO) -> None:
     lines.end_line()
     lines.over = True
+    lines.write_begun()
     if getattr(sys, name) is lines:
         while isinstance(stream, PrintedLines) and stream.over:  # runs that began before and ended meanwhile
             assert stream.under is not None

@@ -77,7 +77,35 @@ def test_lines_of_two_threads_do_not_mix() -> None:
     other.join()
     lines.write("line\n")
     assert told.texts == ["other", "one line"]
-    assert under.getvalue() == "one other\nline\n"
+    assert under.getvalue() == "other\none line\n", "and none stands in the middle of another on the terminal"
+
+
+def test_a_line_that_is_printed_in_pieces_gets_to_the_terminal_in_one() -> None:
+    """A handler of [logging] wrote its line between two arguments of a ``print``."""
+    writes: list[str] = []
+    under = io.StringIO()
+    under.write = lambda text: writes.append(text) or len(text)  # type: ignore[method-assign,func-returns-value]
+    lines = PrintedLines(Told(), "stderr", under)
+    print("printed", 1, 2, file=lines)
+    assert writes == ["printed 1 2\n"]
+    print("waits for", end=" ", file=lines)
+    assert writes[1:] == []
+    lines.flush()
+    print("\r50 %", end="", file=lines)
+    assert writes[1:] == ["waits for ", "\r50 %"], "whoever flushes, or draws over a line, is seen at once"
+    lines.write("x" * (LONGEST + 1))
+    assert len(writes[-1]) == LONGEST + 1
+
+
+def test_what_threads_have_begun_to_print_is_there_when_the_run_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    with prints_told(Told()):
+        kept = sys.stdout
+        other = threading.Thread(target=lambda: print("of a thread", end=" "))
+        other.start()
+        other.join()
+        print("of the run", end=" ")
+    print("later", end=" ", file=kept)
+    assert capsys.readouterr().out == "of a thread of the run later "
 
 
 def test_only_the_wanted_threads_lines_are_told() -> None:
