@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from rich.cells import cell_len
+
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus
 from streamlet.backends.outcome import MISSING
 from streamlet.base.log_line import LogLine, fields
@@ -512,10 +514,11 @@ def partition_lines(partitions: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
 
 def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     """Yield a table as text: its first row is the heads."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths = [max(cell_len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
-        first, *rest = zip(row, widths, strict=True)
-        yield "  ".join([f"{first[0]:<{first[1]}}", *(f"{cell:>{width}}" for cell, width in rest)]).rstrip()
+        gaps = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        numbers = (gap + cell for gap, cell in zip(gaps[1:], row[1:], strict=True))
+        yield "  ".join([row[0] + gaps[0], *numbers]).rstrip()
 
 
 def count(value: Any) -> str:

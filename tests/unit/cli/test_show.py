@@ -33,6 +33,14 @@ def test_milliseconds_show_the_digits_that_count(value: float | None, text: str)
     assert show.milliseconds(value) == text
 
 
+def test_columns_stand_below_each_other_by_cells() -> None:
+    assert list(show.aligned([("", "acked"), ("数える", "7"), ("count", "12")])) == [
+        "        acked",
+        "数える      7",
+        "count      12",
+    ]
+
+
 def test_the_table_is_aligned() -> None:
     assert list(show.component_lines(status(), {"lines": 20_074.3})) == [
         "       tasks    emitted      acked  failed   per s  p50 ms  p99 ms",
