@@ -161,7 +161,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
 def send_all(producer: Producer, batches: Iterator[Any], columns: WrittenColumns) -> tuple[str, int]:
     """Hand over every row and wait for the brokers; return a topic of theirs and their number."""
     topic, rows = "", 0
-    kept: deque[list[Any]] = deque(maxlen=_KEPT)
+    kept: deque[Sequence[Any]] = deque(maxlen=_KEPT)
     for batch in batches:
         for written, futures in _send(producer, batch, columns):
             topic = written
@@ -173,14 +173,14 @@ def send_all(producer: Producer, batches: Iterator[Any], columns: WrittenColumns
     return topic, rows
 
 
-def _raise_failed(producer: Producer, kept: deque[list[Any]]) -> None:
+def _raise_failed(producer: Producer, kept: deque[Sequence[Any]]) -> None:
     failed = producer.metrics()["records_failed"]
     if failed:
         error = next((future.exception for futures in kept for future in futures if future.exception), None)
         raise error or WriteFailed(f"{failed} records were not written. {producer.connections()}")
 
 
-def _send(producer: Producer, batch: Any, columns: WrittenColumns) -> Iterator[tuple[str, list[Any]]]:
+def _send(producer: Producer, batch: Any, columns: WrittenColumns) -> Iterator[tuple[str, Sequence[Any]]]:
     """Hand over a batch; yield topic and futures of each part."""
     values, count = _bytes(batch, "value"), batch.num_rows
     keys = _bytes(batch, "key") if columns.has_key and batch.column("key").null_count < count else None

@@ -340,7 +340,7 @@ class KafkaBolt(Bolt):
 
     # -- what came of them ----------------------------------------------------------------------------------
 
-    def _watch(self, futures: list[FutureRecordMetadata], delivery: Delivery, places: Sequence[int]) -> None:
+    def _watch(self, futures: Sequence[FutureRecordMetadata], delivery: Delivery, places: Sequence[int]) -> None:
         call_when_over(futures, partial(self._part_over, delivery, places))
 
     def _part_over(self, delivery: Delivery, places: Sequence[int], failed: FailedRecords) -> None:

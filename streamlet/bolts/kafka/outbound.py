@@ -44,7 +44,7 @@ class Takes(Protocol):
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata: ...
 
-    def send_many(self, topic: str, values: Any, keys: Any = None) -> list[FutureRecordMetadata]: ...
+    def send_many(self, topic: str, values: Any, keys: Any = None) -> Sequence[FutureRecordMetadata]: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -85,22 +85,22 @@ class Lot:
         """The records that were not taken."""
         return len(self.places) - self.at
 
-    def send(self, producer: Takes, taken: list[FutureRecordMetadata]) -> None:
-        """Offer the rest; add the futures of those taken. Raises the error of the first that was not."""
+    def send(self, producer: Takes) -> tuple[Sequence[FutureRecordMetadata], Exception | None]:
+        """Offer the rest; return the futures of those taken, and the error of the first that was not."""
         records = self.delivery.records
         places = self.places[self.at :]
-        if not records.is_plain:
-            # Extended one by one: what was taken before an error stands in the list.
-            taken.extend(self._send_one(producer, records, at) for at in places)
-            return
-        whole = len(places) == records.count
-        values = records.values if whole else [records.values[at] for at in places]
-        keys = records.keys if whole or records.keys is None else [records.keys[at] for at in places]
+        one_by_one: list[FutureRecordMetadata] = []
         try:
-            taken += producer.send_many(self.topic, values, keys)
-        except Exception as error:
-            taken += getattr(error, "taken", ())
-            raise
+            if not records.is_plain:
+                # Extended one by one: what was taken before an error stands in the list.
+                one_by_one.extend(self._send_one(producer, records, at) for at in places)
+                return one_by_one, None
+            whole = len(places) == records.count
+            values = records.values if whole else [records.values[at] for at in places]
+            keys = records.keys if whole or records.keys is None else [records.keys[at] for at in places]
+            return producer.send_many(self.topic, values, keys), None
+        except Exception as error:  # noqa: BLE001 - also a partitioner of the user's
+            return one_by_one or getattr(error, "taken", ()), error
 
     def _send_one(self, producer: Takes, records: Records, at: int) -> FutureRecordMetadata:
         return producer.send(
@@ -130,7 +130,7 @@ class Outbound:
     producer: Callable[[], Takes]
     """Returns the producer at hand: one that was lost is made again."""
     max_block_s: float
-    watch: Callable[[list[FutureRecordMetadata], Delivery, Sequence[int]], None]
+    watch: Callable[[Sequence[FutureRecordMetadata], Delivery, Sequence[int]], None]
     over: Callable[[Delivery], None]
     """Called with each delivery whose records are all written or failed."""
     some_over: Callable[[Delivery, Sequence[int]], None] | None = None
@@ -271,12 +271,7 @@ class Outbound:
         return None
 
     def _send(self, lot: Lot) -> Exception | None:
-        taken: list[FutureRecordMetadata] = []
-        found: Exception | None = None
-        try:
-            lot.send(self.producer(), taken)
-        except Exception as error:  # noqa: BLE001 - also a partitioner of the user's
-            found = error
+        taken, found = lot.send(self.producer())
         if taken:
             places = lot.places[lot.at : lot.at + len(taken)]
             lot.at += len(taken)

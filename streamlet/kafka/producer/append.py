@@ -31,7 +31,7 @@ from streamlet.kafka.producer.errors import (
 )
 from streamlet.kafka.producer.producer_batch import ProducerBatch
 from streamlet.kafka.producer.producer_config import ProducerConfig
-from streamlet.kafka.producer.record_future import FutureRecordMetadata
+from streamlet.kafka.producer.record_future import FutureRecordMetadata, SentRecords
 from streamlet.kafka.producer.sender import Sender
 from streamlet.kafka.records.appending import HEADER_SIZE, VARINT, encode_plain, encode_record, upper_bound
 from streamlet.kafka.records.record_batch import Headers
@@ -278,9 +278,9 @@ class Appender:
         partition: int | None,
         headers: Any,
         timestamp_ms: int | None,
-    ) -> list[FutureRecordMetadata]:
+    ) -> SentRecords:
         """Append a list of records, as ``Producer.send_many`` says; its errors say how far it came."""
-        taken: list[FutureRecordMetadata] = []
+        taken = SentRecords(0)
         count = None
         try:
             rows = list(listed("values", values))
@@ -290,6 +290,7 @@ class Appender:
             if given is not None and len(given) != count:
                 raise ValueError(f"send_many was given {count} values and {len(given)} keys: each value needs one.")
             timestamp = int(time() * 1000) if timestamp_ms is None else check_timestamp(timestamp_ms)
+            taken = SentRecords(timestamp)
             extra = check_headers(topic, headers) if headers else ()
             # All of them are serialized before the first is taken, so that a value that cannot be costs no half list.
             raws = _serialized("value", self.value_serializer, topic, rows)
@@ -302,7 +303,7 @@ class Appender:
                     if at_once and self._append_keyed(taken, topic, raw_keys, raws, timestamp):
                         continue
                     original = given[at] if given is not None and self.hashes_raw_keys else None
-                    taken.append(self.append(topic, raw_keys[at], raws[at], extra, timestamp, partition, original))
+                    taken.add(self.append(topic, raw_keys[at], raws[at], extra, timestamp, partition, original))
         except Exception as err:  # whatever it is, the caller must learn how many were taken
             told = _told(err, taken, count)
             if told is err:
@@ -312,7 +313,7 @@ class Appender:
 
     def _append_keyed(
         self,
-        done: list[FutureRecordMetadata],
+        done: SentRecords,
         topic: str,
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
@@ -324,6 +325,7 @@ class Appender:
         """
         # As in _append_directly: an open batch means that records may be taken, and nothing else is checked.
         first = len(done)
+        batches, indexes = done.batches, done.indexes
         with self._lock:
             state = self.topics.get(topic)
             if state is None:
@@ -345,12 +347,13 @@ class Appender:
                 batch.size = grown
                 if timestamp > batch.max_timestamp:
                     batch.max_timestamp = timestamp
-                done.append(FutureRecordMetadata(batch, index, timestamp))
+                batches.append(batch)
+                indexes.append(index)
         return len(done) > first
 
     def _append_keyless(
         self,
-        done: list[FutureRecordMetadata],
+        done: SentRecords,
         topic: str,
         values: Sequence[bytes | None],
         headers: Headers,
@@ -360,7 +363,7 @@ class Appender:
         """Append keyless records in order, a batch at a time.
 
         Each may wait as long as if it came alone. Not for a partitioner of the user's, which is asked for each
-        record. The futures of those taken are put into ``done``, so that they are there whatever this raises.
+        record. Those taken are put into ``done``, so that they are there whatever this raises.
         """
         while len(done) < len(values):
             deadline = self._clock.monotonic() + self._max_block_s
@@ -383,7 +386,8 @@ class Appender:
                     self._spend(state, batch.size - before)
                 if batch.size >= self._batch_bytes > before:
                     self._sender.wake()
-            done += [FutureRecordMetadata(batch, index, timestamp) for index in range(first, first + taken)]
+            done.batches += [batch] * taken
+            done.indexes += range(first, first + taken)
 
     def _most(self, state: TopicState, queue: PartitionQueue) -> float:
         """Return how many bytes may still go to this partition."""
@@ -624,7 +628,7 @@ def _serialized(what: str, serialize: Serialize | None, topic: str, given: Seque
     return raws
 
 
-def _told(error: Exception, taken: list[FutureRecordMetadata], count: int | None) -> Exception:
+def _told(error: Exception, taken: SentRecords, count: int | None) -> Exception:
     """Return the error for this caller: with ``taken``, and a text that says how many of how many.
 
     One of ours becomes a copy: the same object may go to others who wait. One of the user's own code stays.

@@ -188,7 +188,7 @@ class Producer:
         partition: int | None = None,
         headers: GivenHeaders | None = None,
         timestamp_ms: int | None = None,
-    ) -> list[FutureRecordMetadata]:
+    ) -> Sequence[FutureRecordMetadata]:
         """Take many records in order; return a future for each. Far cheaper than one by one.
 
         ``keys`` has one for each value, or is None; headers and time are those of all. Raises the errors of

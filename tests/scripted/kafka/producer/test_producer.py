@@ -282,7 +282,7 @@ def test_p5_a_full_buffer_blocks_up_to_max_block_ms_then_says_so() -> None:
         assert time.monotonic() - began >= 1.4
         with pytest.raises(BufferExhausted) as caught:
             producer.send_many("t", [b"x" * 1000] * 100)
-        assert isinstance(caught.value.taken, list)  # type: ignore[attr-defined]
+        assert len(caught.value.taken) < 100  # type: ignore[attr-defined]
         producer._appender._max_block_s = PATIENCE_S
         went_on: list[Any] = []
         blocked = threading.Thread(target=lambda: went_on.append(producer.send("t", b"waited" * 200)), daemon=True)

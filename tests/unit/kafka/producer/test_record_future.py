@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -13,6 +14,7 @@ from streamlet.kafka.producer.producer_batch import BatchState, ProducerBatch
 from streamlet.kafka.producer.record_future import (
     FailedRecords,
     FutureRecordMetadata,
+    SentRecords,
     call_when_over,
     run_callbacks,
     split_batch,
@@ -68,32 +70,46 @@ def over(batch: ProducerBatch, error: KafkaError | None = None) -> None:
     run_callbacks(batch)
 
 
-def test_one_call_is_made_when_all_records_of_a_list_are_over_whatever_the_order_of_their_batches() -> None:
+def sent(futures: Sequence[FutureRecordMetadata]) -> SentRecords:
+    records = SentRecords(7)
+    for future in futures:
+        records.add(future)
+    return records
+
+
+Given = Callable[[Sequence[FutureRecordMetadata]], Sequence[FutureRecordMetadata]]
+one_by_one_or_together = pytest.mark.parametrize("given", [list, sent])
+
+
+@one_by_one_or_together
+def test_one_call_is_made_when_all_records_of_a_list_are_over_whatever_the_order_of_their_batches(given: Given) -> None:
     for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
         made = [open_batch(2, number) for number in range(3)]
         told: list[FailedRecords] = []
         error = KafkaError("no")
         futures = [future for pair in zip(*(rows for _, rows in made), strict=True) for future in pair]
-        call_when_over(futures, told.append)
+        call_when_over(given(futures), told.append)
         for number in order:
             assert told == []
             over(made[number][0], error if number == 1 else None)
         assert told == [[(1, error), (4, error)]]
 
 
-def test_records_that_are_over_already_are_called_at_once() -> None:
+@one_by_one_or_together
+def test_records_that_are_over_already_are_called_at_once(given: Given) -> None:
     told: list[FailedRecords] = []
-    call_when_over([], told.append)
+    call_when_over(given([]), told.append)
     error = KafkaError("no")
-    call_when_over(failed(error), told.append)
+    call_when_over(given(failed(error)), told.append)
     assert told == [[], [(0, error), (1, error)]]
 
 
-def test_a_batch_that_is_split_is_waited_for_in_its_parts() -> None:
+@one_by_one_or_together
+def test_a_batch_that_is_split_is_waited_for_in_its_parts(given: Given) -> None:
     batch, futures = open_batch(4)
     other, more = open_batch(1, 1)
     told: list[FailedRecords] = []
-    call_when_over([*futures, *more], told.append)
+    call_when_over(given([*futures, *more]), told.append)
     batch.move(BatchState.IN_FLIGHT)
     batch.answered()
     parts = split_batch(batch, lambda one: one.split(HEADER_SIZE + 70))
@@ -106,3 +122,22 @@ def test_a_batch_that_is_split_is_waited_for_in_its_parts() -> None:
     assert told == []
     over(parts[0])
     assert told == [[(2, error), (3, error)]]
+
+
+def test_the_futures_of_a_list_are_made_when_asked_for_and_are_each_the_same_one_from_then_on() -> None:
+    batch, futures = open_batch(3)
+    records = sent(futures)
+    first, *_ = records
+    assert records[0] is first and [*records] == records[:] and len(records) == 3 and records.index(records[2]) == 2
+    over(batch)
+    assert [future.get().offset for future in records] == [0, 1, 2]
+    assert records[-1].get().timestamp == 7
+
+
+def test_lists_of_futures_are_put_together() -> None:
+    some, more = sent(open_batch(2)[1]), sent(open_batch(1, 1)[1])
+    first, last = [*some], [*more]
+    assert some + more == first + more == some + last == [*some, *more]
+    first += more
+    assert first == some + more
+    assert sent([]) == [] and some != more and some == some[:] and some != 1
