@@ -702,7 +702,7 @@ class RunCoordinator:
         kept = UntrackedCounts(len(self.plan.tasks), page) if page is not None and writer_of(page) else None
         counts = kept.look() if kept is not None else None
         if kept is not None:
-            numbers.ended_with(worker, kept.look_at_given_up(), kept.look_at_lost())
+            numbers.ended_with(worker, kept.look_at_final())
         if not self.supervisor.workers[worker].stopped:  # one that has closed in order has told what it left
             self._note_losses(numbers.losses.died(worker, epoch, counts, self._living(), ends))
         if ends:

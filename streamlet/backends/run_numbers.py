@@ -13,7 +13,7 @@ from streamlet.components.spout import Spout, hears_failures
 from streamlet.model.plan import Plan
 from streamlet.model.spec import SPOUT
 from streamlet.runtime.tasks.task_stats import GAUGES, TaskStats, component_rows, merged
-from streamlet.runtime.tasks.untracked_counts import Counted
+from streamlet.runtime.tasks.untracked_counts import Counted, FinalCounts
 from streamlet.runtime.worker.messages import Beat
 
 
@@ -41,11 +41,13 @@ class RunNumbers:
         self.losses.heard(worker, Counted(*map(dict, (beat.done, beat.emitted, beat.handed))), beat.sent)
         self.partitions.heard(worker, beat.partitions)
 
-    def ended_with(self, worker: int, given_up: Mapping[int, int], lost: Mapping[int, int]) -> None:
-        """Take what a dead worker's tasks had given up and lost."""
+    def ended_with(self, worker: int, final: FinalCounts) -> None:
+        """Take what a dead worker's tasks gave up, kept and lost."""
+        # Rule: all three, as they stood together. With those that are kept from an earlier heartbeat, dead letters
+        # written since would be told as records that nobody sends again.
         beat = self.beats.get(worker, Beat({}, [], 0, 0))
         tasks = dict(beat.tasks)
-        for name, counts in (("given_up", given_up), ("lost", lost)):
+        for name, counts in final._asdict().items():
             for task_id, count in counts.items():
                 known = tasks.get(task_id) or TaskStats().snapshot()
                 tasks[task_id] = {**known, name: max(count, known[name])}

@@ -263,8 +263,11 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
     A run that ended by the time with an ``exit_status`` was to catch up before.
     """
     why = {"caught_up": "Caught up", "time": "Time is over", "interrupted": "Stopped"}.get(result.reason, result.reason)
-    again = sum(max(0, row.failed - row.given_up) for row in result.status.components if row.kind == SPOUT)
-    before = f"{many(again, 'tuple tree')} failed on the way, for the spout to send again.\n" if again else ""
+    spouts = [row for row in result.status.components if row.kind == SPOUT]
+    failed = sum(row.failed for row in spouts)
+    # Rule: no difference of the two. Records that were never in a tree are given up, too.
+    but = " what it did not give up" if any(row.given_up for row in spouts) else ""
+    before = f"{many(failed, 'tuple tree')} failed on the way, for the spout to send again{but}.\n" if failed else ""
     before += "".join(f"{line}\n" for line in [*gone_lines(result.status), *tick_lines(result.status)])
     left = "everything that was emitted is done"
     if not result.drained:
@@ -276,7 +279,7 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
             left = f"what is open is not known: {silent}"
         elif not result.status.pending:
             left = "without a drain, so what was read last is read again by the next run"
-            if not any(row.emitted for row in result.status.components if row.kind == SPOUT):
+            if not any(row.emitted for row in spouts):
                 left = "nothing had been emitted yet"
     cut = f" But {'; '.join(result.unclosed)}. {MISSING}" if result.unclosed else ""
     late = "not caught up; " if result.reason == "time" and exit_status else ""

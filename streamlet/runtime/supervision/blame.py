@@ -102,14 +102,15 @@ class Blame:
     def _are_careful(self, suspects: Iterable[Holding], now: float) -> set[str]:
         """Note a death; return the bolts that get one tuple at a time by it."""
         # Rule: what bolts held counts against them with the second death in a row. A worker that was killed from
-        # outside held something, too, and a pool of twenty threads would be a twentieth as fast for two minutes.
-        found = set()
+        # outside held something, too, and a pool of twenty threads would be a twentieth as fast for two minutes. So
+        # does the `process` of a bolt with threads, which hands over what it is given.
+        found, before = set(), dict(self._held_deaths)
         for each in suspects:
             component = self._tasks[each.task]
-            before = self._held_deaths.get(component, -CAREFUL_S)
-            if each.call == CALLS[0] or now - before < CAREFUL_S:
+            at_work = each.call == CALLS[0] and component not in self._with_threads
+            if at_work or now - before.get(component, -CAREFUL_S) < CAREFUL_S:
                 found.add(component)
-            if each.call != CALLS[0]:
+            if not at_work:
                 self._held_deaths[component] = now
         return found
 

@@ -45,9 +45,13 @@ class Ledgers:
         outgoing: Callable[[int], Outgoing],
         in_hand: InHand,
         causes: FailureCauses | None = None,
-        final: Callable[[int, int, int], None] = lambda task_id, given_up, lost: None,
+        final: Callable[[int, int, int, int], None] = lambda task_id, given_up, kept, lost: None,
     ) -> None:
-        """Begin without spouts. ``final`` takes a spout's task, and how many messages it has given up and lost."""
+        """Begin without spouts.
+
+        ``final`` takes a spout's task, and how many messages it has given up, how many of these it keeps elsewhere, and
+        how many it has lost.
+        """
         self.spouts: dict[int, SpoutTask] = {}
         self.retires = False
         """Whether a spout that raises is retired, and the turn goes on: then ``failure`` must be looked at after it."""
@@ -136,11 +140,11 @@ class Ledgers:
         # Rule: noted when its spout has been told, and not by the next heartbeat. Its worker may die before: nobody
         # would hear of it, and a run that has lost tuples would end with status 0.
         given_up = self.guard(spout, "given_up_count", spout.spout.given_up_count)
+        kept = self.guard(spout, "kept_count", spout.spout.kept_count)
         lost = spout.untracked_lost + self.guard(spout, "lost_count", spout.spout.lost_count)
         # Of a spout that cannot replay each failure is final.
-        self._final(
-            spout.task_id, max(given_up, 0 if hears_failures(type(spout.spout)) else spout.stats.unreplayed), lost
-        )
+        unheard = 0 if hears_failures(type(spout.spout)) else spout.stats.unreplayed
+        self._final(spout.task_id, max(given_up, unheard), kept, lost)
 
     def apply_crashes(self, roots: list[int], how: str, component: str) -> None:
         """Fail the trees of spouts here whose tuples a worker died of; the others' workers hear of it themselves."""
@@ -191,6 +195,7 @@ class Ledgers:
             stats.given_up = self.guard(spout, "given_up_count", spout_of_user.given_up_count)
             stats.kept = self.guard(spout, "kept_count", spout_of_user.kept_count)
             stats.lost = spout.untracked_lost + self.guard(spout, "lost_count", spout_of_user.lost_count)
+            self.note_final(spout)
 
     def caught_up(self) -> bool:
         """Tell whether every spout here is done, without an open tree."""

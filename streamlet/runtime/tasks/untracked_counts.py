@@ -4,8 +4,8 @@ Behind the page of ``in_hand`` in the same file: for each task of the run how ma
 that task, how many it has emitted to that task, and how many emits of the task have returned that are not among these
 yet: handed over by its threads, or in outboxes that the loop has not emptied. What a dead worker took along is what
 went to it less what it had worked off, and what it emitted less what others had read (``backends.untracked_losses``).
-Beside them stands what the task has given up and lost, how many emits of its threads were refused that are not counted
-there yet, and a spout's open trees. Pure: a buffer in, numbers out.
+Beside them stands what the task has given up, kept elsewhere and lost, how many emits of its threads were refused that
+are not counted there yet, and a spout's open trees. Pure: a buffer in, numbers out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from streamlet.runtime.tasks.in_hand import PAGE_BYTES
 
-_COLUMNS = 8
+_COLUMNS = 9
 
 
 class Counted(NamedTuple):
@@ -24,6 +24,16 @@ class Counted(NamedTuple):
     done: dict[int, int]
     emitted: dict[int, int]
     handed: dict[int, int]
+
+
+class FinalCounts(NamedTuple):
+    """What nobody sends again, by task; zeros left out."""
+
+    given_up: dict[int, int]
+    """Refused emits among them."""
+    kept: dict[int, int]
+    """Of those given up, the ones that a spout keeps elsewhere."""
+    lost: dict[int, int]
 
 
 def page_size(tasks: int) -> int:
@@ -43,7 +53,7 @@ class TaskCells(NamedTuple):
 
 
 class UntrackedCounts:
-    """Eight numbers a task, at its id less 1. Each is changed by one thread at a time, and read by any."""
+    """Nine numbers a task, at its id less 1. Each is changed by one thread at a time, and read by any."""
 
     def __init__(self, tasks: int, page: Any = None) -> None:
         """Take the memory behind a page; without one, memory of this process."""
@@ -51,7 +61,7 @@ class UntrackedCounts:
         words = memoryview(room).cast("Q")
         columns = [words[at * tasks : (at + 1) * tasks] for at in range(_COLUMNS)]
         self.done, self.emitted, self.handed, self.in_outboxes = columns[:4]
-        self.given_up, self.lost, self.refused, self.open = columns[4:]
+        self.given_up, self.kept, self.lost, self.refused, self.open = columns[4:]
 
     def cells_of(self, task_id: int) -> TaskCells:
         """Return the cells that a task writes itself."""
@@ -63,13 +73,17 @@ class UntrackedCounts:
         waiting = Counter(_by_task(self.handed)) + Counter(_by_task(self.in_outboxes))
         return Counted(_by_task(self.done), _by_task(self.emitted), dict(waiting))
 
-    def look_at_given_up(self) -> dict[int, int]:
-        """Return what each task has given up, refused emits among it; zeros left out."""
-        return dict(Counter(_by_task(self.given_up)) + Counter(_by_task(self.refused)))
+    def note_final(self, task_id: int, given_up: int, kept: int, lost: int) -> None:
+        """Note a task's messages that nobody sends again."""
+        # Rule: those that are kept elsewhere first. A death in between must leave none that looks as if it was not.
+        at = task_id - 1
+        self.kept[at] = kept
+        self.given_up[at], self.lost[at] = given_up, lost
 
-    def look_at_lost(self) -> dict[int, int]:
-        """Return what each task knows to be lost, zeros left out."""
-        return _by_task(self.lost)
+    def look_at_final(self) -> FinalCounts:
+        """Return what nobody sends again, as it is. Any thread."""
+        given_up = Counter(_by_task(self.given_up)) + Counter(_by_task(self.refused))
+        return FinalCounts(dict(given_up), _by_task(self.kept), _by_task(self.lost))
 
     def look_at_open(self) -> dict[int, int]:
         """Return the open trees of each spout's task, zeros left out."""

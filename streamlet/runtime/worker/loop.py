@@ -178,7 +178,7 @@ class WorkerLoop:
             to,
             shared.in_hand,
             shared.causes,
-            self._note_final_of_spout,
+            self.untracked.note_final,
         )
         self.spouts = self.ledgers.spouts
         bolts = [task for task in shared.plan.bolt_tasks if task.worker == shared.worker]
@@ -730,11 +730,7 @@ class WorkerLoop:
     def _note_final(self, live: LiveTask) -> None:
         """Note a bolt's final numbers where they outlive this process."""
         if isinstance(live.task, BoltTask):
-            at = live.plan.task_id - 1
-            self.untracked.given_up[at], self.untracked.lost[at] = live.task.stats.given_up, live.task.stats.lost
-
-    def _note_final_of_spout(self, task_id: int, given_up: int, lost: int) -> None:
-        self.untracked.given_up[task_id - 1], self.untracked.lost[task_id - 1] = given_up, lost
+            self.untracked.note_final(live.plan.task_id, live.task.stats.given_up, 0, live.task.stats.lost)
 
     def _ask_spouts(self, now: float) -> bool:
         """Ask each spout for tuples; return whether one should be asked again at once."""

@@ -10,6 +10,7 @@ from streamlet import Bolt, ReliableSpout, Spout, Topology
 from streamlet.backends.run_numbers import RunNumbers
 from streamlet.model.plan import make_plan
 from streamlet.runtime.tasks.task_stats import TaskStats
+from streamlet.runtime.tasks.untracked_counts import FinalCounts
 from streamlet.runtime.worker.messages import Beat
 
 
@@ -85,11 +86,11 @@ def test_a_hanging_call_is_named_with_its_worker_and_component(numbers: RunNumbe
 
 def test_what_outlived_a_dead_worker_stands_in_its_rows_and_is_counted_once(numbers: RunNumbers) -> None:
     numbers.heard(0, Beat({1: snapshot(emitted=20, given_up=2)}, [], 0, 0))
-    numbers.ended_with(0, {1: 3, 3: 4}, {3: 1})
-    numbers.ended_with(1, {}, {2: 2})  # before its first heartbeat
+    numbers.ended_with(0, FinalCounts({1: 3, 3: 4}, {1: 1}, {3: 1}))
+    numbers.ended_with(1, FinalCounts({}, {}, {2: 2}))  # before its first heartbeat
     for _ in range(2):
         assert [row(numbers, name)["given_up"] for name in ("numbers", "keep")] == [3, 4]
-        assert row(numbers, "keep")["lost"] == 3
+        assert (row(numbers, "numbers")["kept"], row(numbers, "keep")["lost"]) == (1, 3)
         numbers.replaced(0)
         numbers.replaced(1)
 

@@ -440,7 +440,7 @@ def test_a_tuple_too_large_for_a_frame_fails_its_tree_and_no_link(monkeypatch: p
         assert one.spout.heard == [("fail", 1)] and one.loop.ledgers.pending() == 2
         (error,) = one.reported
         assert isinstance(error, ValueCannotTravel) and "numbers emitted" in error.message
-        assert "its tree has failed" in error.message and one.loop.untracked.look_at_lost() == {}
+        assert "its tree has failed" in error.message and one.loop.untracked.look_at_final().lost == {}
 
 
 def test_an_untracked_tuple_too_large_for_a_frame_is_lost_by_its_emitter_in_memory_that_outlives_it(
@@ -457,7 +457,7 @@ def test_an_untracked_tuple_too_large_for_a_frame_is_lost_by_its_emitter_in_memo
         one.loop.turn()
         (error,) = one.reported
         assert "nobody sends it again" in error.message and "its tree" not in error.message
-        assert one.loop.untracked.look_at_lost() == {SPOUT: 1}
+        assert one.loop.untracked.look_at_final().lost == {SPOUT: 1}
 
 
 def test_a_spout_hears_why_its_trees_failed() -> None:

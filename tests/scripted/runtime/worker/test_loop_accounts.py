@@ -221,7 +221,7 @@ def test_what_is_taken_back_is_failed_or_counted_as_lost_and_never_acked(tracked
     one.turns(4)
     assert sorted(one.spout.heard) == [("fail", "a"), ("fail", "b")] and {*one.spout.reasons} == {FailReason.LOST}
     assert one.bolt.seen == [] and one.spout_task.untracked_lost == 1
-    assert one.loop.untracked.look_at_lost() == {1: 1} and not any(one.loop.untracked.look())
+    assert one.loop.untracked.look_at_final().lost == {1: 1} and not any(one.loop.untracked.look())
     one.spout.may = True
     one.spout.todo = [(1, "a")]
     one.turns(3)
@@ -275,3 +275,32 @@ def test_what_a_thread_emits_is_as_old_as_its_emit_and_not_as_the_last_question(
     one.turns(3)
     p50_ms = percentile_ms(one.spout_task.stats.snapshot()["latency"], 0.5)
     assert one.spout_task.stats.acked == 64 and p50_ms is not None and p50_ms < 100
+
+
+class Keeps(Source):
+    """Gives up what fails, and keeps it elsewhere."""
+
+    def given_up_count(self) -> int:
+        return len(self.reasons)
+
+    def kept_count(self) -> int:
+        return len(self.reasons)
+
+
+class Refuses(Bolt):
+    def process(self, tup: Tuple) -> None:
+        self.fail(tup)
+
+
+class Kept(Topology):
+    numbers = Keeps.spec()
+    refuses = Refuses.spec(inputs=[numbers])
+
+
+def test_what_a_spout_keeps_elsewhere_is_on_the_page_beside_what_it_has_given_up() -> None:
+    """Its worker may die before the next heartbeat, and its dead letters would be told as lost."""
+    one = Looped(Kept)
+    one.spout.todo = [(1, "a"), (2, "b")]
+    one.turns(6)
+    final = one.loop.untracked.look_at_final()
+    assert final.given_up == final.kept == {1: 2} and final.lost == {}

@@ -86,6 +86,17 @@ def test_deaths_that_are_far_apart_make_nobody_careful() -> None:
         assert verdict == DeathVerdict(" while count (task 2) held 12 tuples")
 
 
+def test_a_bolt_that_was_handing_tuples_to_its_threads_gets_them_one_by_one_from_the_second_death_on() -> None:
+    """Its `process` takes microseconds, and a kill from outside hits it now and then: its pool would stand still."""
+    blame = Blame(TASKS)
+    handing = replace(held(16), beside=(beside(2, 40),))
+    first, second = (blame.judge(handing, now) for now in (10.0, 20.0))
+    assert first == DeathVerdict(" at work in count (task 2) on one of 16 tuples")
+    assert second.careful == (2, 3) and "one by one" in second.text
+    # It is known by then to have threads, though none of them holds a tuple.
+    assert blame.judge(held(16), 500.0).careful == ()
+
+
 def test_a_death_in_no_call_is_one_of_the_bolt_with_threads_that_held_tuples() -> None:
     blame = Blame(TASKS)
     many, one = beside(2, 12), beside(2)
@@ -115,7 +126,7 @@ def test_two_that_may_be_why_are_both_given_one_tuple_at_a_time_and_nobody_is_ch
     assert " on the tuple ['x'], beside threads of pool (task 4), which now come one by one" in verdict.text
     assert blame.careful(11.0) == [2, 3, 4]
     # A bolt may be in its own call beside its own threads.
-    own = blame.judge(replace(held(), beside=(beside(2),)), 12.0)
+    (_, own) = (blame.judge(replace(held(), beside=(beside(2),)), now) for now in (11.5, 12.0))
     assert own.roots == () and own.careful == (2, 3)
     # In a call about no tuple it can only be the threads.
     tick = blame.judge(replace(held(0, "process_tick", task=1), beside=(beside(4),)), 13.0)
