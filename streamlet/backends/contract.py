@@ -72,6 +72,8 @@ class ComponentStatus:
     """Messages of a spout that are neither acked nor given up."""
     unreplayed: int = 0
     """Failed, and sent again by nobody: messages of a spout, untracked tuples of a bolt."""
+    untracked: int = 0
+    """Untracked tuples that wait for a bolt or are at work there, about; a kill loses them."""
     window: int = 0
     """Trees that a spout may have open at present, over all its tasks; 0 for bolts."""
     wait_ms: int = 0

@@ -14,12 +14,14 @@ import signal
 import sys
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.outcome import check_end, drained_failure, failed_result
+from streamlet.backends.untracked_losses import UntrackedLosses
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
@@ -204,7 +206,11 @@ class InlineBackend:
         loop.ledgers.note_open()
         pairs = [(live.plan.component, live.task.stats.snapshot()) for live in loop.tasks.values()]
         rows = component_rows(loop.plan.topology, pairs)
+        losses = UntrackedLosses(loop.plan)
+        losses.heard(0, loop.untracked.look(), {})
+        waiting = losses.waiting() if state != "ended" else Counter()
         for row in rows:
+            row["untracked"] = waiting[row["name"]]
             row["lost"] += left.get(row["name"], 0)
         return RunStatus(
             state=state,

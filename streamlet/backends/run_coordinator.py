@@ -816,7 +816,7 @@ class RunCoordinator:
         return RunStatus(
             state=state or ("draining" if supervisor.ending else running),
             elapsed_s=self.clock.monotonic() - self.started,
-            components=tuple(ComponentStatus(**row) for row in self.numbers.rows()),
+            components=tuple(ComponentStatus(**row) for row in self.numbers.rows(ended=state is not None)),
             partitions=self.numbers.partitions.all(),
             paused=tuple(map(str, self.paused)),
             pending=self.numbers.open_trees(ended=state is not None),

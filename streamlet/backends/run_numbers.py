@@ -98,8 +98,11 @@ class RunNumbers:
         """Note that the spouts of a replacement are asked for tuples."""
         self._owed.pop(worker, None)
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each component, with all that was counted."""
+    def rows(self, ended: bool = False) -> list[dict[str, Any]]:
+        """Return a row for each component, with all that was counted.
+
+        ``ended``: what waited is done, or counted as lost.
+        """
         pairs = list(self._ended.items())
         for beat in self.beats.values():
             pairs += [(self._component_of(task_id), snapshot) for task_id, snapshot in beat.tasks.items()]
@@ -107,8 +110,9 @@ class RunNumbers:
         lost = self.lost + self.left
         for beat in self.beats.values():
             lost.update(beat.lost)
-        owed = self._owed_by_spout()
+        owed, waiting = self._owed_by_spout(), Counter() if ended else self.losses.waiting()
         for row in rows:
+            row["untracked"] = waiting[row["name"]]
             row["lost"] += lost[row["name"]]
             row["open"] += owed[row["name"]]
         return rows

@@ -122,6 +122,17 @@ class UntrackedLosses:
         death.read.update(read)
         return self._settled()
 
+    def waiting(self) -> Counter[str]:
+        """Count untracked tuples that wait in living workers, by bolt."""
+        # With those at work. By heartbeats, each of another moment: about, and never less than none.
+        waits: Counter[str] = Counter()
+        for task in self._plan.tasks:
+            own, of = self._known.get(task.worker, _Known()), task.task_id
+            went = sum(known.counts.emitted.get(of, 0) - known.sent_to_dead[of] for known in self._known.values())
+            waits[task.component] += max(0, went + own.read_of_dead[of] - own.counts.done.get(of, 0))
+            waits[task.component] += own.counts.handed.get(of, 0)
+        return +waits
+
     def settle(self) -> list[TupleLoss]:
         """Settle all deaths at the end of a run: nobody tells more."""
         for death in self._deaths.values():

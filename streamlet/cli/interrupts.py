@@ -118,7 +118,9 @@ class Interrupts:
             self._stop.ask()
             # One process is bounded by nothing: a call that hangs is not left before it returns.
             at_most = "" if self._stop.drain_s is None else f", for {self._stop.drain_s:g} s at most"
-            self._notice(f"Draining{at_most}. Once more kills: what is open is then replayed.")
+            self._notice(
+                f"Draining{at_most}. Once more kills: what is open is then replayed, untracked tuples are lost."
+            )
             return
         # One wish may come as several signals: a launcher passes on the Ctrl-C that the whole group got, a service
         # manager sends SIGHUP after SIGTERM, and a terminal that goes sends it twice.

@@ -156,7 +156,11 @@ class MetricsFile:
         self._over = True
         self._written.finish(lambda done: done.wait(LAST_S))
         with contextlib.suppress(Exception):
-            self._write(dataclasses.replace(self._last, state="killed"))
+            # What waits and is not tracked is lost by it.
+            rows = [
+                dataclasses.replace(row, lost=row.lost + row.untracked, untracked=0) for row in self._last.components
+            ]
+            self._write(dataclasses.replace(self._last, state="killed", components=tuple(rows)))
             self._release()
 
     def failed(self, error: BaseException, exit_status: int) -> None:

@@ -142,7 +142,10 @@ class JsonView:
     def killed(self, exit_status: int) -> None:
         # With the numbers at hand: the thread that would give newer ones may stand anywhere.
         ended = {"event": "result", "reason": "killed", "drained": False, "exit_status": exit_status}
-        result = {**ended, **self._content_shown}
+        rows = [
+            {**row, "lost": row["lost"] + row["untracked"], "untracked": 0} for row in self._content_shown["components"]
+        ]
+        result = {**ended, **self._content_shown, "components": rows}
         # The thread that shows the run may be about to write a status: nothing follows the result. Not waited for any
         # longer where that thread stands in a write to a terminal that nobody reads.
         between_lines = self._writing.acquire(timeout=AT_WORK_S)
@@ -316,7 +319,7 @@ def tick_lines(status: RunStatus) -> list[str]:
 
 
 def killed(status: RunStatus | None) -> str:
-    """Return the last line of a killed run: its open trees, by the latest numbers."""
+    """Return the last line of a killed run, by the latest numbers."""
     if status is None:
         return (
             "Killed before its first numbers came: nothing was drained. What was begun is read again by the next run."
@@ -326,10 +329,14 @@ def killed(status: RunStatus | None) -> str:
     more = f", and {many(beyond, 'record')} beyond what is committed" if beyond > 0 else ""
     silent = unreported(status)
     trees = f"what is open is not known ({silent})" if silent else f"{many(status.pending, 'tuple tree')} still open"
+    # Rule: a kill is an end, too, and what it loses is told like any other loss. Nobody sends these tuples again.
+    waiting = [row for row in status.components if row.untracked]
+    by_name = ", ".join(f"{row.name} {row.untracked:,}" for row in waiting)
+    untracked = sum(row.untracked for row in waiting)
+    lost = f", and {many(untracked, 'untracked tuple')} lost ({by_name})" if waiting else ""
     return (
-        f"Killed, not drained: {trees}{more}, as of "
-        f"{duration(status.elapsed_s)} after the start. The next run reads them again. What was untracked and waited "
-        "is lost, and stands in no number; `cleanup` was not called."
+        f"Killed, not drained: {trees}{more}{lost}, as of {duration(status.elapsed_s)} after the start. "
+        "What was tracked is read again by the next run; `cleanup` was not called."
     )
 
 

@@ -60,6 +60,24 @@ def test_a_death_that_took_nothing_along_is_no_loss(losses: UntrackedLosses) -> 
     assert losses.exchanged(0, 1, 1, {2: 90}, {}) == losses.exchanged(2, 1, 1, {}, {6: 90}) == losses.settle() == []
 
 
+def test_what_waits_now_is_what_went_to_a_task_less_what_it_has_done(losses: UntrackedLosses) -> None:
+    """From all workers, its own among them; what threads have handed over stands under their component."""
+    losses.heard(0, Counted({}, {2: 100, 3: 40}, {1: 6}), {})
+    losses.heard(1, Counted({2: 90}, {6: 50}, {}), {})
+    assert losses.waiting() == Counter(relay=50, store=50, numbers=6)
+    losses.heard(2, Counted({3: 40, 6: 51}, {}, {}), {})  # a moment later than the others
+    assert losses.waiting() == Counter(relay=10, numbers=6)
+
+
+def test_what_went_to_and_came_from_dead_workers_does_not_wait(losses: UntrackedLosses) -> None:
+    losses.heard(0, Counted({}, {2: 100}, {}), {})
+    losses.heard(2, Counted({6: 45}, {}, {}), {})
+    losses.died(1, 1, Counted({2: 90}, {6: 50}, {}), {0, 2}, ends=False)
+    losses.exchanged(0, 1, 1, {2: 100}, {})
+    losses.exchanged(2, 1, 1, {}, {6: 48})
+    assert losses.waiting() == Counter(store=3)
+
+
 def test_what_went_to_earlier_epochs_is_not_lost_again(losses: UntrackedLosses) -> None:
     """Neither at the second death of a worker, nor at that of one which had sent to the first."""
     losses.died(1, 1, Counted({2: 90}, {6: 90}, {}), {0, 2}, ends=False)

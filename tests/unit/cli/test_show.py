@@ -133,9 +133,34 @@ def test_the_last_words_of_a_killed_run_say_what_was_not_drained() -> None:
     assert line.startswith(
         "Killed, not drained: 567 tuple trees still open, and 3 records beyond what is committed, as of"
     )
-    assert "The next run reads them again" in line
-    assert "untracked and waited is lost, and stands in no number" in line
+    assert line.endswith("What was tracked is read again by the next run; `cleanup` was not called.")
+    assert "lost" not in line
     assert "nothing was drained" in show.killed(None)
+
+
+UNTRACKED = RunStatus(
+    "running",
+    5.0,
+    (
+        ComponentStatus("lines", "spout", 1, emitted=3000),
+        ComponentStatus("sink", "bolt", 1, executed=215, lost=4, untracked=2785),
+        ComponentStatus("keep", "bolt", 1, untracked=3),
+    ),
+)
+
+
+def test_a_killed_run_names_the_untracked_tuples_that_it_loses_by_component_and_number(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert show.killed(UNTRACKED).startswith(
+        "Killed, not drained: 0 tuple trees still open, and 2,788 untracked tuples lost (sink 2,785, keep 3), as of 5.0"
+    )
+    view = show.JsonView()
+    view.on_status(UNTRACKED)
+    view.killed(130)
+    out, err = capfd.readouterr()
+    rows = {row["name"]: row for row in json.loads(out.splitlines()[-1])["components"]}
+    assert (rows["sink"]["lost"], rows["keep"]["lost"]) == (2789, 3) and "(sink 2,785, keep 3)" in err
 
 
 def test_a_rate_is_of_the_time_since_the_status_before_and_at_the_end_of_the_whole_run() -> None:
