@@ -34,5 +34,5 @@ def spark_lost(loss: Loss, running: bool, said: Iterable[str] = ()) -> SparkLost
     causes = [text for text in said if not re.search("SparkContext was shut down|stopped SparkContext", text)]
     words = causes[0].removeprefix("was lost by Spark: ").strip(". ") if causes else ""
     cause = f" ({words})" if words and loss is Loss.STOPPED else ""
-    again = " What was not acked will be read again by the next run." if running else ""
+    again = " What is tracked and was not acked will be read again by the next run." if running else ""
     return SparkLost(f"{loss.value} {when}, and its executors with it{cause}.{again} {_REMEDIES[loss]}")

@@ -132,8 +132,8 @@ def bolt_ended_run(component: str, kind: type[Bolt], error: BaseException, defin
         return error
     return ComponentFailed(
         f"{component} raised {type(error).__name__}{_place(error, defined)}{_said(error, None, defined)}. Its class "
-        "has exit_on_exception = True, so that ends the run; what was not acked will be read again. Without it the "
-        "tuple fails, its spout is informed, and the bolt goes on."
+        "has exit_on_exception = True, so that ends the run; what is tracked and was not acked will be read again. "
+        "Without it the tuple fails, its spout is informed, and the bolt goes on."
     )
 
 
@@ -161,8 +161,8 @@ def exited(error: BaseException, components: Mapping[int, str]) -> StreamletErro
     if isinstance(error, SystemExit):
         what = f"called sys.exit({cut(repr(error.code))}){_place(error)}"
     told = ComponentFailed(
-        f"{who} {what}, in a process that is not its alone. That stops the topology; what was not acked will be read "
-        "again. Raise an exception to fail a tuple; a spout says by caught_up() that it has no more."
+        f"{who} {what}, in a process that is not its alone. That stops the topology; what is tracked and was not acked "
+        "will be read again. Raise an exception to fail a tuple; a spout says by caught_up() that it has no more."
     )
     told.__cause__ = error
     return told

@@ -704,7 +704,8 @@ def _is_another_build(channel: ControlChannel, plan: Raw) -> bool:
     channel.send(
         messages.Failed(
             f"Worker {plan.get('worker')} (epoch {plan.get('epoch')}) found another streamlet below {OWN} than the run "
-            "began with: it was upgraded or edited meanwhile. Start the run again; what was not acked is read again.",
+            "began with: it was upgraded or edited meanwhile. Start the run again; what is tracked and was not acked "
+            "is read again.",
             1,
             "",
             False,

@@ -244,7 +244,7 @@ def test_of_an_application_that_was_stopped_the_reason_is_told_that_one_of_its_s
     assert (
         "application was stopped while the topology ran, and its executors with it (org.apache" in caught.value.message
     )
-    assert "our application: KILLED). What was not acked" in caught.value.message
+    assert "our application: KILLED). What is tracked and was not acked" in caught.value.message
 
 
 def test_close_cancels_what_does_not_return_and_stops_listening(jobs: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
