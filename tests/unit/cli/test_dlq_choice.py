@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections.abc import Iterator
 from dataclasses import replace
+from io import StringIO
+from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from streamlet.base.errors import BadInput
 from streamlet.cli import dlq
@@ -12,6 +18,7 @@ from streamlet.cli.dlq import WantedLetters, one_config
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
 from streamlet.spouts.kafka.dead_letters.dead_letter import Fault, GivenUp, RunStamp, headers_of
 from streamlet.spouts.kafka.dead_letters.dead_letter_choice import LetterFilter, LetterLog, plan_purge, plan_replay
+from streamlet.spouts.kafka.dead_letters.dead_letter_topic import RefusedLetter, Replayed
 from streamlet.spouts.kafka.schemes.scheme import Record
 
 
@@ -104,3 +111,98 @@ def test_headers_that_anybody_wrote_neither_break_a_listing_nor_steer_the_termin
     told = capsys.readouterr().out
     assert "\\x1b[2AE" in told and "\x1b" not in told and "9" * 18 in told
     assert dlq.line_of("key", 3, "a\x1b[2Jb") == "key  a\\x1b[2Jb" and dlq.line_of("n", 3, [1]) == "n    [1]"
+
+
+class FakeTopic:
+    """A dead-letter topic with letters of the topology Billing, 35 unless others are given."""
+
+    topic = "dead"
+
+    def __init__(self) -> None:
+        self.log = LetterLog(ends={0: 35})
+        for offset in range(35):
+            given_up = GivenUp(Record("lines", 0, 100 + offset, 5, None, b"v", []), 0, 3, Fault("count", "E", "no"))
+            self.log.add((0, offset), headers_of(given_up, RunStamp("Billing", "r", "lines", "0.1.0", None), offset))
+        self.replayed: list[int] = []
+        self.refuses: list[int] = []
+        self.purged: dict[int, int] = {}
+
+    def read(self, *, whole: bool = False) -> LetterLog:
+        return self.log
+
+    def find(self, place: tuple[int, int]) -> Any:
+        return type("Found", (), {"key": None, "value": b"v", "headers": []})
+
+    def begin_replay(self) -> Any:
+        return StringIO()  # it is closed, and that is all
+
+    def check_targets(self, letters: Any, to: str | None) -> None:
+        pass
+
+    def replay(self, producer: Any, letters: Any, to: str | None, stopped: Any) -> Replayed:
+        written = [letter for letter in letters if letter.place[1] not in self.refuses]
+        self.replayed += [letter.place[1] for letter in written]
+        refused = [RefusedLetter(letter, "too large") for letter in letters if letter not in written]
+        return Replayed(written, [], refused, [])
+
+    def purge(self, before: dict[int, int]) -> None:
+        self.purged = before
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> FakeTopic:
+    made = FakeTopic()
+
+    @contextlib.contextmanager
+    def opened(chosen: Any, wanted: WantedLetters = dlq.EVERY_LETTER) -> Iterator[tuple[FakeTopic, str, WantedLetters]]:
+        yield made, "Billing", wanted
+
+    monkeypatch.setattr(dlq, "_opened", opened)
+    return made
+
+
+def run(*arguments: str, status: int = 0) -> Result:
+    done = CliRunner().invoke(dlq.dlq, [arguments[0], "billing.py", *arguments[1:]])
+    assert done.exit_code == status, (done.output, done.exception)
+    return done
+
+
+def test_a_limit_of_a_replay_limits_the_replay_itself(topic: FakeTopic) -> None:
+    """It limited the rows that were listed: `--limit 3 --yes` replayed all 35."""
+    planned = run("replay", "--limit", "3").stdout
+    assert planned.startswith("dead: 3 of 35 dead letters\n") and "more" not in planned
+    said = "3 of 35 dead letters would be replayed, the oldest: --limit leaves 32. Nothing was changed: --yes does it."
+    assert planned.endswith(f"{said}\n")
+    assert topic.replayed == []
+    done = run("replay", "--limit", "3", "--yes").stdout
+    assert done.endswith("3 of 35 dead letters replayed, the oldest: --limit leaves 32.\n")
+    assert topic.replayed == [0, 1, 2]
+    told = json.loads(run("replay", "--limit", "40", "--json").stdout)
+    assert (len(told["letters"]), told["chosen"]) == (32, 32)
+    told = json.loads(run("replay", "--limit", "2", "--json", "--yes").stdout)
+    assert ([row["letter"] for row in told["letters"]], told["chosen"]) == (["0:3", "0:4"], 32)
+    rest = run("replay", "--yes").stdout
+    assert rest.endswith("30 dead letters replayed.\n") and topic.replayed == [*range(35)]
+
+
+def test_without_a_limit_a_replay_lists_its_first_rows_and_replays_all(
+    topic: FakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dlq, "MOST_ROWS", 4)
+    planned = run("replay").stdout
+    assert "and 31 more\n35 dead letters would be replayed. Nothing was changed: --yes does it.\n" in planned
+    assert "and 2 more\n6 of 35 dead letters would be replayed, the oldest" in run("replay", "--limit", "6").stdout
+    topic.refuses = [1]
+    assert "2 of 35 dead letters replayed, the oldest: --limit leaves 32.\n1 dead letter was refused" in run(
+        "replay", "--limit", "3", "--yes", status=1
+    ).stdout  # fmt: skip
+
+
+def test_a_limit_of_a_purge_limits_the_purge_itself(topic: FakeTopic) -> None:
+    planned = run("purge", "--all", "--limit", "3").stdout
+    assert "3 of 35 dead letters would be deleted, the oldest: --limit leaves 32. Nothing was changed" in planned
+    assert topic.purged == {}
+    done = run("purge", "--all", "--limit", "3", "--yes").stdout
+    assert done.endswith("3 of 35 dead letters deleted, the oldest: --limit leaves 32.\n") and topic.purged == {0: 3}
+    told = json.loads(run("purge", "--all", "--limit", "3", "--json").stdout)
+    assert (len(told["letters"]), told["chosen"], told["before"]) == (3, 35, {"0": 3})
