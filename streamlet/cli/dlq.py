@@ -6,10 +6,10 @@ import contextlib
 import difflib
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -33,6 +33,12 @@ from streamlet.spouts.kafka.spout_config import SpoutConfig
 
 MOST_ROWS = 100
 """Letters that are listed where no --limit says otherwise."""
+
+MOST_NAMES = 20
+"""Values that are named where an option has another one."""
+
+EVERY = LetterFilter()
+"""Chooses every letter."""
 
 
 def _say(text: str) -> None:
@@ -65,24 +71,41 @@ class WantedLetters:
         )
 
     def unknown(self, log: LetterLog, topology: str) -> list[str]:
-        """Return a sentence for each chosen name that no letter has."""
-        letters = [one for one in log.letters if self.every_topology or one.topology == topology]
-        found = []
-        for what, given, there in (
-            ("error", self.letters.errors, {one.error for one in letters}),
-            ("component", self.letters.components, {one.component for one in letters}),
-        ):
-            names = sorted(filter(None, there))
-            for wrong in given:
-                if wrong not in there and names:
-                    near = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
-                    remedy = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names[:20])}."
-                    whose = "" if self.every_topology else f" of {topology}"
-                    found.append(f"No letter{whose} has the {what} {wrong!r}. {remedy}")
-        return found
+        """Return a sentence for each chosen value that no letter has."""
+        # Rule: an option whose value no letter has is answered with those there are, in each form of output. Nothing
+        # chosen by a misspelt name looks like nothing there, and a job would go on for ever without a letter.
+        chosen = self.letters
+        whose = f"No letter{'' if self.every_topology else f' of {topology}'} has the"
+        spouts = replace(EVERY, topology=None if self.every_topology else topology, reads=chosen.reads)
+        letters = [one for one in log.letters if spouts.takes(one)]
+        of_topics = [one for one in letters if not chosen.topics or one.topic in chosen.topics]
+        return [
+            *_strangers(f"{whose} topic", chosen.topics, {one.topic for one in letters}),
+            *_strangers(f"{whose} partition", chosen.partitions, {one.partition for one in of_topics}, alike=False),
+            *_strangers(f"{whose} error", chosen.errors, {one.error for one in letters}),
+            *_strangers(f"{whose} component", chosen.components, {one.component for one in letters}),
+        ]
 
 
-EVERY_LETTER = WantedLetters(LetterFilter(), every_topology=True)
+_Value = TypeVar("_Value", int, str)
+
+
+def _strangers(told: str, given: Iterable[_Value], there: Collection[_Value], *, alike: bool = True) -> Iterator[str]:
+    """Yield a sentence for each value that is not there; none where there is no value.
+
+    ``alike``: it names one that looks like it, if one does.
+    """
+    names = [str(value) for value in sorted(there) if value != ""]
+    for wrong in given:
+        if wrong in there or not names:
+            continue
+        near = difflib.get_close_matches(str(wrong), names, n=1, cutoff=0.5) if alike else []
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        remedy = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names[:MOST_NAMES])}{more}."
+        yield f"{told} {wrong!r}. {remedy}"
+
+
+EVERY_LETTER = WantedLetters(EVERY, every_topology=True)
 
 
 def one_config(topology: str, found: Mapping[str, SpoutConfig]) -> SpoutConfig:
@@ -198,6 +221,7 @@ def list_(chosen: Chosen, wanted: WantedLetters, replayed_too: bool, limit: int,
             "topic": topic.topic,
             "letters": [_row(log, letter) for letter in found],
             "other_topologies": wanted.left_out(log, topology),
+            "unknown": wanted.unknown(log, topology),
         }
         click.echo(json.dumps(told))
         return
@@ -299,6 +323,7 @@ def replay(
             "left": [_row(log, letter) for letter in replayed.left],
             "exhausted": [_row(log, letter) for letter in plan.exhausted],
             "other_topologies": wanted.left_out(log, topology),
+            "unknown": wanted.unknown(log, topology),
         }
         click.echo(json.dumps(told))
     else:
@@ -359,6 +384,7 @@ def purge(chosen: Chosen, wanted: WantedLetters, unreplayed: bool, yes: bool, li
             "letters": [_row(log, letter) for letter in plan.deleted],
             "stays": [{**_row(log, letter), "behind": behind} for letter, behind in plan.stays],
             "other_topologies": wanted.left_out(log, topology),
+            "unknown": wanted.unknown(log, topology),
         }
         click.echo(json.dumps(told))
         return

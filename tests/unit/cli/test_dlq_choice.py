@@ -48,10 +48,14 @@ def test_letters_of_other_topologies_are_left_out_and_counted_unless_all_are_wan
         ({"errors": ["KeyErr"]}, "No letter of Billing has the error 'KeyErr'. There are: E."),
         ({"errors": ["E"], "components": ["count"]}, None),
         ({"errors": [""]}, "No letter of Billing has the error ''. There are: E."),
+        ({"topics": ["nope"]}, "No letter of Billing has the topic 'nope'. There are: lines."),
+        ({"topics": ["line"]}, "No letter of Billing has the topic 'line'. Did you mean 'lines'?"),
+        ({"partitions": [77]}, "No letter of Billing has the partition 77. There are: 0."),
+        ({"topics": ["lines"], "partitions": [0]}, None),
     ],
 )
-def test_an_error_or_component_that_no_letter_has_is_answered_with_those_there_are(
-    chosen: dict[str, list[str]], said: str | None
+def test_a_value_that_no_letter_has_is_answered_with_those_there_are(
+    chosen: dict[str, list[Any]], said: str | None
 ) -> None:
     """Nothing chosen by a misspelt name looks like nothing there."""
     wanted = WantedLetters(LetterFilter(**chosen), False)
@@ -206,3 +210,38 @@ def test_a_limit_of_a_purge_limits_the_purge_itself(topic: FakeTopic) -> None:
     assert done.endswith("3 of 35 dead letters deleted, the oldest: --limit leaves 32.\n") and topic.purged == {0: 3}
     told = json.loads(run("purge", "--all", "--limit", "3", "--json").stdout)
     assert (len(told["letters"]), told["chosen"], told["before"]) == (3, 35, {"0": 3})
+
+
+@pytest.mark.parametrize("command", ["list", "replay", "purge"])
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--topic", "nope", "No letter of Billing has the topic 'nope'. There are: lines."),
+        ("--partition", "77", "No letter of Billing has the partition 77. There are: 0."),
+        ("--component", "coun", "No letter of Billing has the component 'coun'. Did you mean 'count'?"),
+    ],
+)
+def test_an_option_that_chooses_nothing_is_answered_in_words_and_in_json(
+    topic: FakeTopic, command: str, option: str, value: str, said: str
+) -> None:
+    assert run(command, option, value).stdout.endswith(f"{said}\n")
+    told = json.loads(run(command, option, value, "--json").stdout)
+    assert (told["letters"], told["unknown"]) == ([], [said])
+    assert json.loads(run(command, "--topic", "lines", "--json").stdout)["unknown"] == []
+
+
+def test_of_a_spout_that_is_named_its_own_letters_tell_what_there_is() -> None:
+    """Two spouts share a dead-letter topic: the other's records are none of this one's."""
+    log, stamp = shared_log(), RunStamp("Billing", "run-1", "b", "0.1.0", None)
+    for number in range(30):
+        fault = GivenUp(Record("other", number, 3, 5, None, b"v", []), 0, 3, Fault("c", "E", "no"))
+        log.add((0, 3 + number), headers_of(fault, stamp, 9))
+    wanted = WantedLetters(LetterFilter(topics=["other"]), False).of_spout(config("h:1", "dead"))
+    assert wanted.unknown(log, "Billing") == ["No letter of Billing has the topic 'other'. There are: lines."]
+    many = WantedLetters(LetterFilter(partitions=[77]), False)
+    named = ", ".join(map(str, range(20)))
+    assert many.unknown(log, "Billing") == [
+        f"No letter of Billing has the partition 77. There are: {named} and 10 more."
+    ]
+    of_lines = WantedLetters(LetterFilter(topics=["lines"], partitions=[7]), False)
+    assert of_lines.unknown(log, "Billing") == ["No letter of Billing has the partition 7. There are: 0."]

@@ -51,8 +51,8 @@ class StillRunning(BadInput):
     def __init__(self, where: str, tasks: Sequence[str]) -> None:
         super().__init__(
             f"The offsets in {where} are in use: {in_words(tasks)}. Nothing was changed: a run that reads would "
-            "not notice, or would stop. Stop it first (Ctrl-C drains it). A run that was killed counts as running until "
-            "its session is over, 10 s later unless session_timeout_ms says otherwise."
+            "not notice, or would stop. Stop it first (Ctrl-C drains it). A run that was killed counts as running "
+            "until its session is over, 10 s later unless session_timeout_ms says otherwise."
         )
 
 
