@@ -257,8 +257,10 @@ def show(chosen: Chosen, letter: str, as_json: bool) -> None:
         click.echo(json.dumps(told))
         return
     width = max(map(len, told))
+    click.echo(line_of("letter", width, f"{name_of(found)} (partition {place[0]}, offset {place[1]} of {topic.topic})"))
     for name, value in told.items():
-        click.echo(line_of(name, width, dated(value) if name.endswith("_ms") else value))
+        if name not in ("letter", "place"):  # both say where it stands: told once, in words
+            click.echo(line_of(name, width, dated(value) if name.endswith("_ms") else value))
 
 
 def dated(at_ms: Any) -> object:

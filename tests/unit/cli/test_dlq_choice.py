@@ -245,3 +245,13 @@ def test_of_a_spout_that_is_named_its_own_letters_tell_what_there_is() -> None:
     ]
     of_lines = WantedLetters(LetterFilter(topics=["lines"], partitions=[7]), False)
     assert of_lines.unknown(log, "Billing") == ["No letter of Billing has the partition 7. There are: 0."]
+
+
+def test_a_letter_is_shown_with_the_place_where_it_stands_in_words_and_once(topic: FakeTopic) -> None:
+    """As `place [0, 7]` it looked like a thing of its own, beside the record's topic, partition and offset."""
+    lines = [line.split(maxsplit=1) for line in run("show", "0:7").stdout.splitlines()]
+    assert lines[0] == ["letter", "0:7 (partition 0, offset 7 of dead)"]
+    assert "place" not in [name for name, *_ in lines]
+    assert ["topic", "lines"] in lines and ["offset", "107"] in lines
+    told = json.loads(run("show", "0:7", "--json").stdout)
+    assert (told["letter"], told["place"]) == ("0:7", [0, 7])
