@@ -104,10 +104,10 @@ def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def choosing(option: str, meaning: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def choosing(option: str, meaning: str, *others: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds the options of every command.
 
-    The command gets them as ``Chosen``; ``option`` names the spout.
+    The command gets them as ``Chosen``; ``option`` names the spout, and so do ``others``.
     """
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
@@ -128,7 +128,7 @@ def choosing(option: str, meaning: str) -> Callable[[Callable[..., None]], Calla
                          help="Settings in TOML or JSON; -c wins."),
             click.option("-c", "pairs", multiple=True, metavar="KEY=VALUE",
                          help="A setting, as `streamlet run` takes it."),
-            click.option(option, "spout", metavar="NAME", help=meaning),
+            click.option(*others, option, "spout", metavar="NAME", help=meaning),
             target_argument,
         ):  # fmt: skip
             called = one(called)
@@ -137,7 +137,7 @@ def choosing(option: str, meaning: str) -> Callable[[Callable[..., None]], Calla
     return add
 
 
-spout_options = choosing("--component", "The spout, where the topology has several.")
+spout_options = choosing("--component", "The spout, where the topology has several.", "--spout")
 _json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 _topic_option = click.option("--topic", metavar="NAME", help="The topic, where the spout reads several.")
 _yes_option = click.option("--yes", is_flag=True, help="Do it. Without this the changes are only shown.")

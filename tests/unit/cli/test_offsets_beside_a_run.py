@@ -126,3 +126,19 @@ def test_what_would_change_is_shown_beside_a_run_which_has_to_stop_before_it_is_
     assert run(*command).stdout.endswith("Nothing was changed: --yes does it.\n")
     assert json.loads(run(*command, "--json").stdout)["running"] == []
     assert run(*command, "--yes").exit_code == 0 and spout.place.stored != {0: 5, 1: 6}
+
+
+@pytest.mark.parametrize("option", ["--spout", "--component"])
+def test_the_spout_whose_offsets_are_meant_has_an_option_of_two_names(
+    spout: FakeOffsets, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    """The other groups of commands call it `--spout`."""
+    named: list[str | None] = []
+
+    @contextlib.contextmanager
+    def one(chosen: Chosen, topic: str | None) -> Iterator[FakeOffsets]:
+        named.append(chosen.component)
+        yield spout
+
+    monkeypatch.setattr(Chosen, "one", one)
+    assert run("set", "0=3", option, "lines").exit_code == 0 and named == ["lines"]
