@@ -37,7 +37,7 @@ ANSWER_S = 10.0
 LAST_WORDS_S = 0.5
 """Seconds for the answers to those who ask at the end of the run."""
 
-OVER = RunAnswer("The run is over.")
+OVER = RunAnswer("the run is over.")
 
 
 class CommandListener:
@@ -131,7 +131,7 @@ class CommandListener:
         try:
             return answer.result(ANSWER_S)
         except TimeoutError:
-            return RunAnswer(f"The run did not answer within {ANSWER_S:.0f} s; it may do it later. Ask again.")
+            return RunAnswer(f"the run did not answer within {ANSWER_S:.0f} s; it may do it later. Ask again.")
 
 
 def send(secured: Secured, message: Mapping[str, Any]) -> None:

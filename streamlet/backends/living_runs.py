@@ -49,7 +49,7 @@ class LivingRun:
         return self.run[:SHORT]
 
     def ask(self, command: Command) -> RunAnswer:
-        """Send a command and return the answer. Blocks for seconds at most. Raises RunRefused."""
+        """Send a command and return the answer. Blocks for seconds at most. Raises RunRefused, BadInput."""
         hello = Hello(CONTROL, bytes.fromhex(self.run), 0, 0, 0)
         try:
             secured = dialing.dial(("unix", f"\0{self._socket}", 0), hello, self._secret, MAX_CONTROL_FRAME)
@@ -62,7 +62,10 @@ class LivingRun:
                 "It may be about to end, or stopped: `streamlet runs` tells whether it still lives."
             ) from error
         if answer.refused:
-            raise RunRefused(f"Run {self.id} of {self.topology}: {answer.refused}")
+            # Rule: what was given and cannot be is bad input, also where only the run knows that. A script tells by the
+            # status whether to correct its arguments or to try again.
+            kind = BadInput if answer.bad_input else RunRefused
+            raise kind(f"Run {self.id} of {self.topology}: {answer.refused}")
         return answer
 
 

@@ -42,7 +42,10 @@ _NAMES: Mapping[type[Command], str] = {ShowRun: "show", StopRun: "stop", PausePa
 
 
 class BadCommand(Exception):
-    """What came is no command of this version, or cannot be done. The text is a sentence."""
+    """What came is no command of this version, or cannot be done.
+
+    The text is a sentence that stands behind a colon: it begins small.
+    """
 
 
 def encode(command: Command) -> dict[str, Any]:
@@ -62,7 +65,7 @@ def decode(raw: Any) -> Command:
             return PauseParts(PausedPart(spout, topic, partition))
         case {"t": "resume", "part": [str(spout), str(topic), int(partition)]}:
             return ResumeParts(PausedPart(spout, topic, partition))
-    raise BadCommand("It does not know such a command: is it of another version of streamlet?")
+    raise BadCommand("it does not know such a command: is it of another version of streamlet?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +73,22 @@ class RunAnswer:
     """A run's answer: refused with a sentence, or done, with its content."""
 
     refused: str = ""
+    """The sentence; it stands behind a colon, so it begins small."""
     content: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    bad_input: bool = False
+    """Whether it was refused for what the user named."""
 
 
 def encode_answer(answer: RunAnswer) -> dict[str, Any]:
     """Return an answer as it travels."""
-    return {"refused": answer.refused, "content": dict(answer.content)}
+    return {"refused": answer.refused, "content": dict(answer.content), "bad_input": answer.bad_input}
 
 
 def decode_answer(raw: Any) -> RunAnswer:
     """Read an answer. Raises BadCommand."""
     if not isinstance(raw, dict) or type(raw.get("refused")) is not str or type(raw.get("content")) is not dict:
         raise BadCommand("its answer is none that is known here: is it of another version of streamlet?")
-    return RunAnswer(raw["refused"], raw["content"])
+    return RunAnswer(raw["refused"], raw["content"], raw.get("bad_input") is True)
 
 
 def paused_after(
@@ -98,9 +104,9 @@ def paused_after(
     """
     wanted = command.part
     if wanted.spout not in ("", *spouts):
-        raise BadCommand(f"It has no spout {wanted.spout!r}. Its spouts are: {', '.join(spouts)}.")
+        raise BadCommand(f"it has no spout {wanted.spout!r}. Its spouts are: {', '.join(spouts)}.")
     if (wanted.topic or wanted.partition >= 0) and not wanted.spout and len(spouts) > 1:
-        raise BadCommand(f"It has {len(spouts)} spouts: name the one that is meant, {' or '.join(spouts)}.")
+        raise BadCommand(f"it has {len(spouts)} spouts: name the one that is meant, {' or '.join(spouts)}.")
     after = list(paused)
     for spout in [wanted.spout] if wanted.spout else spouts:
         part = _with_topic(wanted._replace(spout=spout), after, read)

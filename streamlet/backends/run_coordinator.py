@@ -792,13 +792,13 @@ class RunCoordinator:
 
     def _pause_parts(self, command: run_commands.PauseParts | run_commands.ResumeParts) -> run_commands.RunAnswer:
         if self.supervisor.ending is not None:
-            return run_commands.RunAnswer("The run is ending: nothing new begins.")
+            return run_commands.RunAnswer("the run is ending: nothing new begins.")
         spouts = [component.name for component in self.plan.topology.components if component.kind == SPOUT]
         read = {(row.get("component"), row.get("topic"), row.get("partition")) for row in self.numbers.partitions.all()}
         try:
             paused = run_commands.paused_after(command, self.paused, spouts, read)
         except run_commands.BadCommand as error:
-            return run_commands.RunAnswer(str(error))
+            return run_commands.RunAnswer(str(error), bad_input=True)
         if paused != self.paused:
             self.paused = paused
             # Rule: tell all that is paused, each time. Then a worker that starts later hears the same as the others.

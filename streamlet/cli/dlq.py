@@ -6,10 +6,10 @@ import contextlib
 import difflib
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -33,6 +33,12 @@ from streamlet.spouts.kafka.spout_config import SpoutConfig
 
 MOST_ROWS = 100
 """Letters that are listed where no --limit says otherwise."""
+
+MOST_NAMES = 20
+"""Values that are named where an option has another one."""
+
+EVERY = LetterFilter()
+"""Chooses every letter."""
 
 
 def _say(text: str) -> None:
@@ -65,24 +71,41 @@ class WantedLetters:
         )
 
     def unknown(self, log: LetterLog, topology: str) -> list[str]:
-        """Return a sentence for each chosen name that no letter has."""
-        letters = [one for one in log.letters if self.every_topology or one.topology == topology]
-        found = []
-        for what, given, there in (
-            ("error", self.letters.errors, {one.error for one in letters}),
-            ("component", self.letters.components, {one.component for one in letters}),
-        ):
-            names = sorted(filter(None, there))
-            for wrong in given:
-                if wrong not in there and names:
-                    near = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
-                    remedy = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names[:20])}."
-                    whose = "" if self.every_topology else f" of {topology}"
-                    found.append(f"No letter{whose} has the {what} {wrong!r}. {remedy}")
-        return found
+        """Return a sentence for each chosen value that no letter has."""
+        # Rule: an option whose value no letter has is answered with those there are, in each form of output. Nothing
+        # chosen by a misspelt name looks like nothing there, and a job would go on for ever without a letter.
+        chosen = self.letters
+        whose = f"No letter{'' if self.every_topology else f' of {topology}'} has the"
+        spouts = replace(EVERY, topology=None if self.every_topology else topology, reads=chosen.reads)
+        letters = [one for one in log.letters if spouts.takes(one)]
+        of_topics = [one for one in letters if not chosen.topics or one.topic in chosen.topics]
+        return [
+            *_strangers(f"{whose} topic", chosen.topics, {one.topic for one in letters}),
+            *_strangers(f"{whose} partition", chosen.partitions, {one.partition for one in of_topics}, alike=False),
+            *_strangers(f"{whose} error", chosen.errors, {one.error for one in letters}),
+            *_strangers(f"{whose} component", chosen.components, {one.component for one in letters}),
+        ]
 
 
-EVERY_LETTER = WantedLetters(LetterFilter(), every_topology=True)
+_Value = TypeVar("_Value", int, str)
+
+
+def _strangers(told: str, given: Iterable[_Value], there: Collection[_Value], *, alike: bool = True) -> Iterator[str]:
+    """Yield a sentence for each value that is not there; none where there is no value.
+
+    ``alike``: it names one that looks like it, if one does.
+    """
+    names = [str(value) for value in sorted(there) if value != ""]
+    for wrong in given:
+        if wrong in there or not names:
+            continue
+        near = difflib.get_close_matches(str(wrong), names, n=1, cutoff=0.5) if alike else []
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        remedy = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names[:MOST_NAMES])}{more}."
+        yield f"{told} {wrong!r}. {remedy}"
+
+
+EVERY_LETTER = WantedLetters(EVERY, every_topology=True)
 
 
 def one_config(topology: str, found: Mapping[str, SpoutConfig]) -> SpoutConfig:
@@ -163,9 +186,14 @@ def filter_options(command: Callable[..., None]) -> Callable[..., None]:
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 _yes_option = click.option("--yes", is_flag=True, help="Do it. Without this it is only shown what would be done.")
-_limit_option = click.option(
-    "--limit", type=click.IntRange(1), default=MOST_ROWS, show_default=True, help="Most letters to list."
-)
+
+
+def _most_option(done: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    # Rule: what a command that changes something takes as a limit limits the change. Read as one of the listing,
+    # `replay --limit 3 --yes` wrote all letters back before somebody had looked at three.
+    return click.option(
+        "--limit", type=click.IntRange(1), help=f"{done} at most so many of the chosen letters, the oldest; else all."
+    )
 
 
 @click.group()
@@ -180,7 +208,7 @@ def dlq() -> None:
 @topic_options
 @filter_options
 @click.option("--all", "replayed_too", is_flag=True, help="Letters that were replayed, too.")
-@_limit_option
+@click.option("--limit", type=click.IntRange(1), default=MOST_ROWS, show_default=True, help="Most letters to list.")
 @_json_option
 def list_(chosen: Chosen, wanted: WantedLetters, replayed_too: bool, limit: int, as_json: bool) -> None:
     """List the dead letters that were not replayed."""
@@ -193,6 +221,7 @@ def list_(chosen: Chosen, wanted: WantedLetters, replayed_too: bool, limit: int,
             "topic": topic.topic,
             "letters": [_row(log, letter) for letter in found],
             "other_topologies": wanted.left_out(log, topology),
+            "unknown": wanted.unknown(log, topology),
         }
         click.echo(json.dumps(told))
         return
@@ -228,8 +257,10 @@ def show(chosen: Chosen, letter: str, as_json: bool) -> None:
         click.echo(json.dumps(told))
         return
     width = max(map(len, told))
+    click.echo(line_of("letter", width, f"{name_of(found)} (partition {place[0]}, offset {place[1]} of {topic.topic})"))
     for name, value in told.items():
-        click.echo(line_of(name, width, dated(value) if name.endswith("_ms") else value))
+        if name not in ("letter", "place"):  # both say where it stands: told once, in words
+            click.echo(line_of(name, width, dated(value) if name.endswith("_ms") else value))
 
 
 def dated(at_ms: Any) -> object:
@@ -252,7 +283,7 @@ def line_of(name: str, width: int, value: object) -> str:
 @click.option("--max-replays", type=click.IntRange(1), default=3, show_default=True,
               help="Leave letters whose record was replayed so often.")  # fmt: skip
 @_yes_option
-@_limit_option
+@_most_option("Replay")
 @_json_option
 @click.pass_context
 def replay(
@@ -262,7 +293,7 @@ def replay(
     to: str | None,
     max_replays: int,
     yes: bool,
-    limit: int,
+    limit: int | None,
     as_json: bool,
 ) -> None:
     """Write the records of dead letters back to their topics, once each."""
@@ -275,7 +306,7 @@ def replay(
             producer = topic.begin_replay()
             closing.callback(producer.close)
         log = topic.read(whole=yes)
-        plan = plan_replay(log, wanted.of(topology), max_replays)
+        plan = plan_replay(log, wanted.of(topology), max_replays, limit)
         topic.check_targets(plan.chosen, to)
         replayed = Replayed(plan.chosen, [], [], [])
         if producer is not None:
@@ -287,16 +318,18 @@ def replay(
             "topic": topic.topic,
             "dry_run": not yes,
             "to": to,
+            "chosen": len(plan.chosen) + plan.later,
             "letters": [_row(log, letter) for letter in replayed.written],
             "missing": [_row(log, letter) for letter in replayed.missing],
             "refused": [{**_row(log, letter), "why": why} for letter, why in replayed.refused],
             "left": [_row(log, letter) for letter in replayed.left],
             "exhausted": [_row(log, letter) for letter in plan.exhausted],
             "other_topologies": wanted.left_out(log, topology),
+            "unknown": wanted.unknown(log, topology),
         }
         click.echo(json.dumps(told))
     else:
-        _tell_replay(topic.topic, log, plan, replayed, limit, max_replays, yes)
+        _tell_replay(topic.topic, log, plan, replayed, max_replays, yes)
         _tell_others(wanted, log, topology)
     if replayed.left:
         done, count = len(replayed.written), len(plan.chosen)
@@ -306,25 +339,23 @@ def replay(
         context.exit(EXIT_FAILED)
 
 
-def _tell_replay(
-    topic: str, log: LetterLog, plan: ReplayPlan, replayed: Replayed, limit: int, max_replays: int, yes: bool
-) -> None:
-    _report(topic, log, replayed.written, limit, "replayed", yes)
+def _tell_replay(topic: str, log: LetterLog, plan: ReplayPlan, replayed: Replayed, max_replays: int, yes: bool) -> None:
+    _report(topic, log, replayed.written, (len(plan.chosen), plan.later), "replayed", yes)
     if replayed.refused:
         count = len(replayed.refused)
         click.echo(
             f"{_letters(count)} {'was' if count == 1 else 'were'} refused, and {'stays' if count == 1 else 'stay'}:"
         )
-        for letter, why in replayed.refused[:limit]:
+        for letter, why in replayed.refused[:MOST_ROWS]:
             click.echo(printable(f"letter {name_of(letter)}: {why}"))
-        if count > limit:
-            click.echo(f"and {count - limit} more")
+        if count > MOST_ROWS:
+            click.echo(f"and {count - MOST_ROWS} more")
     if replayed.missing:
         click.echo(
             f"{_letters(len(replayed.missing))} were gone before they could be read, deleted meanwhile by retention or "
             "by a purge:"
         )
-        _list(log, replayed.missing, limit)
+        _list(log, replayed.missing, MOST_ROWS)
     if plan.exhausted:
         click.echo(
             f"{_letters(len(plan.exhausted))} stay: replayed {max_replays} times or more, and still failing. "
@@ -337,27 +368,29 @@ def _tell_replay(
 @filter_options
 @click.option("--all", "unreplayed", is_flag=True, help="Letters that were not replayed, too: they are lost then.")
 @_yes_option
-@_limit_option
+@_most_option("Delete")
 @_json_option
-def purge(chosen: Chosen, wanted: WantedLetters, unreplayed: bool, yes: bool, limit: int, as_json: bool) -> None:
+def purge(chosen: Chosen, wanted: WantedLetters, unreplayed: bool, yes: bool, limit: int | None, as_json: bool) -> None:
     """Delete dead letters that were replayed."""
     with _opened(chosen, wanted) as (topic, topology, wanted):
         log = topic.read()
-        plan = plan_purge(log, wanted.of(topology), unreplayed=unreplayed)
+        plan = plan_purge(log, wanted.of(topology), unreplayed=unreplayed, most=limit)
         if yes:
             topic.purge(plan.before)
     if as_json:
         told = {
             "topic": topic.topic,
             "dry_run": not yes,
+            "chosen": len(plan.deleted) + plan.later,
             "before": {str(partition): offset for partition, offset in plan.before.items()},
             "letters": [_row(log, letter) for letter in plan.deleted],
             "stays": [{**_row(log, letter), "behind": behind} for letter, behind in plan.stays],
             "other_topologies": wanted.left_out(log, topology),
+            "unknown": wanted.unknown(log, topology),
         }
         click.echo(json.dumps(told))
         return
-    _report(topic.topic, log, plan.deleted, limit, "deleted", yes)
+    _report(topic.topic, log, plan.deleted, (len(plan.deleted), plan.later), "deleted", yes)
     if plan.stays:
         first, behind = plan.stays[0]
         click.echo(
@@ -374,16 +407,23 @@ def _tell_others(wanted: WantedLetters, log: LetterLog, topology: str) -> None:
         click.echo(f"{_letters(count)} of other topologies left out: --all-topologies takes them, too.")
 
 
-def _report(topic: str, log: LetterLog, letters: Sequence[DeadLetter], limit: int, done: str, yes: bool) -> None:
-    if not letters:
+def _report(
+    topic: str, log: LetterLog, letters: Sequence[DeadLetter], now_and_later: tuple[int, int], done: str, yes: bool
+) -> None:
+    now, later = now_and_later
+    if not now:
         click.echo(f"{topic}: no letters to be {done}.")
         return
-    click.echo(f"{topic}: {_letters(len(letters))}")
-    _list(log, letters, limit)
+    chosen = now + later
+    count = _letters(chosen) if len(letters) == chosen else f"{len(letters)} of {_letters(chosen)}"
+    click.echo(f"{topic}: {count}")
+    if letters:
+        _list(log, letters, MOST_ROWS)
+    rest = f", the oldest: --limit leaves {later}" if later else ""
     if yes:
-        click.echo(f"{_letters(len(letters))} {done}.")
+        click.echo(f"{count} {done}{rest}.")
     else:
-        click.echo(f"{_letters(len(letters))} would be {done}. Nothing was changed: --yes does it.")
+        click.echo(f"{count} would be {done}{rest}. Nothing was changed: --yes does it.")
 
 
 def _list(log: LetterLog, letters: Sequence[DeadLetter], limit: int) -> None:

@@ -1,4 +1,4 @@
-"""``streamlet offsets``: what a topology's KafkaSpouts have stored, shown and changed while nothing runs."""
+"""``streamlet offsets``: what a topology's KafkaSpouts have stored, shown, and changed while nothing runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,13 @@ from streamlet.spouts.kafka.offset_tools.offset_changes import (
     parse_place,
     read_export,
 )
-from streamlet.spouts.kafka.offset_tools.stored_offsets import OffsetPlace, SpoutOffsets, refuse_running
+from streamlet.spouts.kafka.offset_tools.stored_offsets import (
+    OffsetPlace,
+    SpoutOffsets,
+    StillRunning,
+    in_words,
+    refuse_running,
+)
 from streamlet.spouts.kafka.partition import OffsetRange
 from streamlet.spouts.kafka.spout_config import GroupOffsets, ZkOffsets
 
@@ -98,10 +104,10 @@ def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def choosing(option: str, meaning: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def choosing(option: str, meaning: str, *others: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds the options of every command.
 
-    The command gets them as ``Chosen``; ``option`` names the spout.
+    The command gets them as ``Chosen``; ``option`` names the spout, and so do ``others``.
     """
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
@@ -122,7 +128,7 @@ def choosing(option: str, meaning: str) -> Callable[[Callable[..., None]], Calla
                          help="Settings in TOML or JSON; -c wins."),
             click.option("-c", "pairs", multiple=True, metavar="KEY=VALUE",
                          help="A setting, as `streamlet run` takes it."),
-            click.option(option, "spout", metavar="NAME", help=meaning),
+            click.option(*others, option, "spout", metavar="NAME", help=meaning),
             target_argument,
         ):  # fmt: skip
             called = one(called)
@@ -131,7 +137,7 @@ def choosing(option: str, meaning: str) -> Callable[[Callable[..., None]], Calla
     return add
 
 
-spout_options = choosing("--component", "The spout, where the topology has several.")
+spout_options = choosing("--component", "The spout, where the topology has several.", "--spout")
 _json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 _topic_option = click.option("--topic", metavar="NAME", help="The topic, where the spout reads several.")
 _yes_option = click.option("--yes", is_flag=True, help="Do it. Without this the changes are only shown.")
@@ -310,7 +316,6 @@ def set_(chosen: Chosen, assignments: tuple[str, ...], topic: str | None, yes: b
     """Set the next offset of some partitions."""
     wishes = {number: Wish(offset) for number, offset in parse_offsets(assignments).items()}
     with chosen.one(topic) as spout:
-        refuse_running(spout.place)
         _change(spout, wishes, spout.logs(), yes, as_json)
 
 
@@ -337,7 +342,6 @@ def reset(
     place = None if to is None else parse_place(to)
     with chosen.one(topic) as spout:
         check_partitions(spout.topic, numbers, spout.partitions)
-        refuse_running(spout.place)
         logs, wanted = spout.logs(), sorted(set(numbers)) or spout.partitions
         if place is not None:
             wishes: Mapping[int, Wish] = spout.find(place, wanted, logs)
@@ -363,7 +367,6 @@ def import_(chosen: Chosen, file: Path, topic: str | None, numbers: tuple[int, .
     exported = read_export(text, str(file))
     with chosen.one(topic) as spout:
         check_topic(str(file), (exported.topic, exported.topic_id), (spout.topic, spout.topic_id))
-        refuse_running(spout.place)
         _change(spout, _only(exported.wishes, numbers), spout.logs(), yes, as_json)
 
 
@@ -395,14 +398,19 @@ def copy(
         begin, end = (other, spout.place) if goal is None else (spout.place, other)
         if begin.where == end.where:
             raise BadInput(f"Both places are {begin.where}: there is nothing to copy. Name another store or id.")
-        refuse_running(begin, end)
         found = begin.read(spout.partitions)
         if not found:
             raise BadInput(f"There are no offsets of topic {spout.topic!r} in {begin.where}. Correct the place.")
         for entry in found.values():
             check_topic(begin.where, (spout.topic, entry.topic_id), (spout.topic, spout.topic_id))
         wishes = {number: Wish(entry.offset, entry.leader_epoch, entry.stop) for number, entry in found.items()}
+        tasks = begin.running()
         _change(spout, _only(wishes, numbers), spout.logs(), yes, as_json, end)
+        if tasks:
+            _say(
+                f"A run reads from {begin.where} ({in_words(tasks)}) and goes on: the copy has its offsets of this "
+                "moment."
+            )
 
 
 @offsets.command()
@@ -485,6 +493,11 @@ def _change(
 ) -> None:
     """Show what would change, and with ``yes`` do it."""
     place = place or spout.place
+    # Rule: only what is written to has to be free of runs, and only where it is written. A look changes nothing, and
+    # neither a copy nor an export changes the place that it comes from.
+    tasks = place.running()
+    if yes and tasks:
+        raise StillRunning(place.where, tasks)
     check_partitions(spout.topic, wishes, logs)
     rows = changes(spout.topic, spout.topic_id, wishes, place.read(sorted(wishes)), logs)
     needed = [row for row in rows if row.needed]
@@ -502,21 +515,33 @@ def _change(
         refuse_running(place)
         place.write(needed, spout.topic_id)
     if as_json:
-        click.echo(json.dumps(_changed(spout, place, rows, yes)))
+        click.echo(json.dumps(_changed(spout, place, rows, yes, tasks)))
     elif not needed:
         click.echo("Nothing to change.")
     elif yes:
         click.echo(f"{_partitions(len(needed))} written.")
     else:
-        click.echo(f"{_partitions(len(needed))} would be written. Nothing was changed: --yes does it.")
+        click.echo(f"{_partitions(len(needed))} would be written. {_what_yes_does(tasks)}")
 
 
-def _changed(spout: SpoutOffsets, place: OffsetPlace, rows: Sequence[Change], yes: bool) -> dict[str, Any]:
+def _what_yes_does(tasks: Sequence[str]) -> str:
+    if not tasks:
+        return "Nothing was changed: --yes does it."
+    return (
+        f"Nothing was changed. A run has these offsets ({in_words(tasks)}): stop it before --yes, which is refused "
+        "while it reads."
+    )
+
+
+def _changed(
+    spout: SpoutOffsets, place: OffsetPlace, rows: Sequence[Change], yes: bool, tasks: Sequence[str]
+) -> dict[str, Any]:
     return {
         "component": spout.component,
         "topic": spout.topic,
         "store": place.where,
         "dry_run": not yes,
+        "running": list(tasks),
         "changes": [
             {
                 "partition": row.partition,

@@ -232,12 +232,13 @@ def test_while_a_run_reads_offsets_are_shown_and_never_changed(
     assert len(spout["running"]) == 1 and "lines-0" in spout["running"][0]
     site.offsets("export", file, "-o", export)
     other = f"zk://{site.cluster.zookeeper}/{site.topic}/other"
+    site.offsets("copy", file, "--to", other, "--yes")
+    shown = site.offsets("reset", file, "--to", "earliest")
+    assert "Nothing was changed. A run has these offsets (" in shown and "lines-0" in shown
     for command in (
         ("reset", file, "--to", "earliest", "--yes"),
-        ("reset", file, "--to", "earliest"),
         ("set", file, "0=1", "--yes"),
         ("import", file, export, "--yes"),
-        ("copy", file, "--to", other, "--yes"),
         ("copy", file, "--from", other, "--yes"),
     ):
         said = refused("offsets", *command)

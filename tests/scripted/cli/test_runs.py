@@ -141,15 +141,20 @@ def test_a_pause_outlives_the_worker(runs: Runs) -> None:
 
 
 def test_what_cannot_be_done_is_said_in_a_sentence(runs: Runs) -> None:
+    """With status 2: what was given is no part of the run, or not in that state."""
     runs.start()
+    (run,) = runs.ours()
+    about = f"Run {run.id} of {runs.name}: "
     for arguments, said in (
-        (("pause", runs.name, "--spout", "three"), "It has no spout 'three'. Its spouts are: one, two."),
-        (("pause", runs.name, "--spout", "one", "--topic", "t"), "one does not read t."),
+        (("pause", runs.name, "--spout", "three"), f"{about}it has no spout 'three'. Its spouts are: one, two."),
+        (("pause", runs.name, "--spout", "one", "--topic", "t"), f"{about}one does not read t."),
+        (("pause", runs.name, "--spout", "one", "--partition", "9"), f"{about}one reads no partitions."),
+        (("pause", runs.name, "--partition", "3"), f"{about}it has 2 spouts: name the one that is meant"),
+        (("resume", runs.name, "--spout", "one"), f"{about}one is not paused."),
         (("show", "nowhere"), "No living run is called 'nowhere'. There are: "),
     ):
         done = runs(*arguments)
-        assert done.returncode in (1, 2) and said in done.stderr and done.stderr.count("\n") == 1
-    assert "It has 2 spouts: name the one that is meant" in runs("pause", runs.name, "--partition", "3").stderr
+        assert (done.returncode, done.stdout) == (2, "") and said in done.stderr and done.stderr.count("\n") == 1, done
 
 
 def test_an_empty_name_is_that_of_no_run_and_no_part(runs: Runs) -> None:
@@ -241,7 +246,7 @@ def test_who_asks_while_a_run_ends_is_told_that_it_is_over(tmp_path: Path) -> No
     listener.close()
     for thread in asking:
         thread.join(PATIENCE_S)
-    assert told == ["Run 72727272 of T: The run is over."] * len(asking)
+    assert told == ["Run 72727272 of T: the run is over."] * len(asking)
 
 
 def test_a_run_that_stands_still_is_said_to_do_so(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,9 @@ def test_what_is_no_command_is_refused(raw: object) -> None:
 
 @pytest.mark.parametrize("raw", [None, {}, {"refused": 1, "content": {}}, {"refused": "", "content": []}])
 def test_what_is_no_answer_is_refused(raw: object) -> None:
-    assert decode_answer(unpack(pack(encode_answer(RunAnswer("no", {"a": 1}))))) == RunAnswer("no", {"a": 1})
+    for answer in (RunAnswer("no", {"a": 1}), RunAnswer("no", bad_input=True)):
+        assert decode_answer(unpack(pack(encode_answer(answer)))) == answer
+    assert decode_answer({"refused": "no", "content": {}}) == RunAnswer("no"), "of a run of an earlier version"
     with pytest.raises(BadCommand, match="none that is known here"):
         decode_answer(raw)
 

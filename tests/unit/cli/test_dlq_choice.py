@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections.abc import Iterator
 from dataclasses import replace
+from io import StringIO
+from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from streamlet.base.errors import BadInput
 from streamlet.cli import dlq
@@ -12,6 +18,7 @@ from streamlet.cli.dlq import WantedLetters, one_config
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
 from streamlet.spouts.kafka.dead_letters.dead_letter import Fault, GivenUp, RunStamp, headers_of
 from streamlet.spouts.kafka.dead_letters.dead_letter_choice import LetterFilter, LetterLog, plan_purge, plan_replay
+from streamlet.spouts.kafka.dead_letters.dead_letter_topic import RefusedLetter, Replayed
 from streamlet.spouts.kafka.schemes.scheme import Record
 
 
@@ -41,10 +48,14 @@ def test_letters_of_other_topologies_are_left_out_and_counted_unless_all_are_wan
         ({"errors": ["KeyErr"]}, "No letter of Billing has the error 'KeyErr'. There are: E."),
         ({"errors": ["E"], "components": ["count"]}, None),
         ({"errors": [""]}, "No letter of Billing has the error ''. There are: E."),
+        ({"topics": ["nope"]}, "No letter of Billing has the topic 'nope'. There are: lines."),
+        ({"topics": ["line"]}, "No letter of Billing has the topic 'line'. Did you mean 'lines'?"),
+        ({"partitions": [77]}, "No letter of Billing has the partition 77. There are: 0."),
+        ({"topics": ["lines"], "partitions": [0]}, None),
     ],
 )
-def test_an_error_or_component_that_no_letter_has_is_answered_with_those_there_are(
-    chosen: dict[str, list[str]], said: str | None
+def test_a_value_that_no_letter_has_is_answered_with_those_there_are(
+    chosen: dict[str, list[Any]], said: str | None
 ) -> None:
     """Nothing chosen by a misspelt name looks like nothing there."""
     wanted = WantedLetters(LetterFilter(**chosen), False)
@@ -104,3 +115,143 @@ def test_headers_that_anybody_wrote_neither_break_a_listing_nor_steer_the_termin
     told = capsys.readouterr().out
     assert "\\x1b[2AE" in told and "\x1b" not in told and "9" * 18 in told
     assert dlq.line_of("key", 3, "a\x1b[2Jb") == "key  a\\x1b[2Jb" and dlq.line_of("n", 3, [1]) == "n    [1]"
+
+
+class FakeTopic:
+    """A dead-letter topic with letters of the topology Billing, 35 unless others are given."""
+
+    topic = "dead"
+
+    def __init__(self) -> None:
+        self.log = LetterLog(ends={0: 35})
+        for offset in range(35):
+            given_up = GivenUp(Record("lines", 0, 100 + offset, 5, None, b"v", []), 0, 3, Fault("count", "E", "no"))
+            self.log.add((0, offset), headers_of(given_up, RunStamp("Billing", "r", "lines", "0.1.0", None), offset))
+        self.replayed: list[int] = []
+        self.refuses: list[int] = []
+        self.purged: dict[int, int] = {}
+
+    def read(self, *, whole: bool = False) -> LetterLog:
+        return self.log
+
+    def find(self, place: tuple[int, int]) -> Any:
+        return type("Found", (), {"key": None, "value": b"v", "headers": []})
+
+    def begin_replay(self) -> Any:
+        return StringIO()  # it is closed, and that is all
+
+    def check_targets(self, letters: Any, to: str | None) -> None:
+        pass
+
+    def replay(self, producer: Any, letters: Any, to: str | None, stopped: Any) -> Replayed:
+        written = [letter for letter in letters if letter.place[1] not in self.refuses]
+        self.replayed += [letter.place[1] for letter in written]
+        refused = [RefusedLetter(letter, "too large") for letter in letters if letter not in written]
+        return Replayed(written, [], refused, [])
+
+    def purge(self, before: dict[int, int]) -> None:
+        self.purged = before
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> FakeTopic:
+    made = FakeTopic()
+
+    @contextlib.contextmanager
+    def opened(chosen: Any, wanted: WantedLetters = dlq.EVERY_LETTER) -> Iterator[tuple[FakeTopic, str, WantedLetters]]:
+        yield made, "Billing", wanted
+
+    monkeypatch.setattr(dlq, "_opened", opened)
+    return made
+
+
+def run(*arguments: str, status: int = 0) -> Result:
+    done = CliRunner().invoke(dlq.dlq, [arguments[0], "billing.py", *arguments[1:]])
+    assert done.exit_code == status, (done.output, done.exception)
+    return done
+
+
+def test_a_limit_of_a_replay_limits_the_replay_itself(topic: FakeTopic) -> None:
+    """It limited the rows that were listed: `--limit 3 --yes` replayed all 35."""
+    planned = run("replay", "--limit", "3").stdout
+    assert planned.startswith("dead: 3 of 35 dead letters\n") and "more" not in planned
+    said = "3 of 35 dead letters would be replayed, the oldest: --limit leaves 32. Nothing was changed: --yes does it."
+    assert planned.endswith(f"{said}\n")
+    assert topic.replayed == []
+    done = run("replay", "--limit", "3", "--yes").stdout
+    assert done.endswith("3 of 35 dead letters replayed, the oldest: --limit leaves 32.\n")
+    assert topic.replayed == [0, 1, 2]
+    told = json.loads(run("replay", "--limit", "40", "--json").stdout)
+    assert (len(told["letters"]), told["chosen"]) == (32, 32)
+    told = json.loads(run("replay", "--limit", "2", "--json", "--yes").stdout)
+    assert ([row["letter"] for row in told["letters"]], told["chosen"]) == (["0:3", "0:4"], 32)
+    rest = run("replay", "--yes").stdout
+    assert rest.endswith("30 dead letters replayed.\n") and topic.replayed == [*range(35)]
+
+
+def test_without_a_limit_a_replay_lists_its_first_rows_and_replays_all(
+    topic: FakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dlq, "MOST_ROWS", 4)
+    planned = run("replay").stdout
+    assert "and 31 more\n35 dead letters would be replayed. Nothing was changed: --yes does it.\n" in planned
+    assert "and 2 more\n6 of 35 dead letters would be replayed, the oldest" in run("replay", "--limit", "6").stdout
+    topic.refuses = [1]
+    assert "2 of 35 dead letters replayed, the oldest: --limit leaves 32.\n1 dead letter was refused" in run(
+        "replay", "--limit", "3", "--yes", status=1
+    ).stdout  # fmt: skip
+
+
+def test_a_limit_of_a_purge_limits_the_purge_itself(topic: FakeTopic) -> None:
+    planned = run("purge", "--all", "--limit", "3").stdout
+    assert "3 of 35 dead letters would be deleted, the oldest: --limit leaves 32. Nothing was changed" in planned
+    assert topic.purged == {}
+    done = run("purge", "--all", "--limit", "3", "--yes").stdout
+    assert done.endswith("3 of 35 dead letters deleted, the oldest: --limit leaves 32.\n") and topic.purged == {0: 3}
+    told = json.loads(run("purge", "--all", "--limit", "3", "--json").stdout)
+    assert (len(told["letters"]), told["chosen"], told["before"]) == (3, 35, {"0": 3})
+
+
+@pytest.mark.parametrize("command", ["list", "replay", "purge"])
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--topic", "nope", "No letter of Billing has the topic 'nope'. There are: lines."),
+        ("--partition", "77", "No letter of Billing has the partition 77. There are: 0."),
+        ("--component", "coun", "No letter of Billing has the component 'coun'. Did you mean 'count'?"),
+    ],
+)
+def test_an_option_that_chooses_nothing_is_answered_in_words_and_in_json(
+    topic: FakeTopic, command: str, option: str, value: str, said: str
+) -> None:
+    assert run(command, option, value).stdout.endswith(f"{said}\n")
+    told = json.loads(run(command, option, value, "--json").stdout)
+    assert (told["letters"], told["unknown"]) == ([], [said])
+    assert json.loads(run(command, "--topic", "lines", "--json").stdout)["unknown"] == []
+
+
+def test_of_a_spout_that_is_named_its_own_letters_tell_what_there_is() -> None:
+    """Two spouts share a dead-letter topic: the other's records are none of this one's."""
+    log, stamp = shared_log(), RunStamp("Billing", "run-1", "b", "0.1.0", None)
+    for number in range(30):
+        fault = GivenUp(Record("other", number, 3, 5, None, b"v", []), 0, 3, Fault("c", "E", "no"))
+        log.add((0, 3 + number), headers_of(fault, stamp, 9))
+    wanted = WantedLetters(LetterFilter(topics=["other"]), False).of_spout(config("h:1", "dead"))
+    assert wanted.unknown(log, "Billing") == ["No letter of Billing has the topic 'other'. There are: lines."]
+    many = WantedLetters(LetterFilter(partitions=[77]), False)
+    named = ", ".join(map(str, range(20)))
+    assert many.unknown(log, "Billing") == [
+        f"No letter of Billing has the partition 77. There are: {named} and 10 more."
+    ]
+    of_lines = WantedLetters(LetterFilter(topics=["lines"], partitions=[7]), False)
+    assert of_lines.unknown(log, "Billing") == ["No letter of Billing has the partition 7. There are: 0."]
+
+
+def test_a_letter_is_shown_with_the_place_where_it_stands_in_words_and_once(topic: FakeTopic) -> None:
+    """As `place [0, 7]` it looked like a thing of its own, beside the record's topic, partition and offset."""
+    lines = [line.split(maxsplit=1) for line in run("show", "0:7").stdout.splitlines()]
+    assert lines[0] == ["letter", "0:7 (partition 0, offset 7 of dead)"]
+    assert "place" not in [name for name, *_ in lines]
+    assert ["topic", "lines"] in lines and ["offset", "107"] in lines
+    told = json.loads(run("show", "0:7", "--json").stdout)
+    assert (told["letter"], told["place"]) == ("0:7", [0, 7])

@@ -7,7 +7,7 @@ letter is always deleted before its marker, by retention and by a purge.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -103,15 +103,35 @@ def parse_letter(text: str) -> LetterPlace:
     return int(partition), int(offset)
 
 
+def oldest(letters: Sequence[DeadLetter], most: int | None) -> list[DeadLetter]:
+    """Return at most so many letters, those given up first; in the order given.
+
+    None: all. Of each partition the ones with the lowest offsets, whatever the clocks of their workers said.
+    """
+    if most is None:
+        return list(letters)
+    age: dict[LetterPlace, tuple[int, LetterPlace]] = {}
+    latest: dict[int, int] = {}
+    for letter in sorted(letters, key=lambda one: one.place):
+        partition = letter.place[0]
+        latest[partition] = max(latest.get(partition, 0), letter.failed_at_ms)
+        age[letter.place] = (latest[partition], letter.place)
+    taken = set(sorted(age, key=age.__getitem__)[:most])
+    return [letter for letter in letters if letter.place in taken]
+
+
 class ReplayPlan(NamedTuple):
-    """The letters to replay, and those replayed too often."""
+    """The letters to replay, and those that are not."""
 
     chosen: list[DeadLetter]
     exhausted: list[DeadLetter]
+    """Replayed too often."""
+    later: int
+    """How many more there are that a limit leaves."""
 
 
-def plan_replay(log: LetterLog, wanted: LetterFilter, most_replays: int) -> ReplayPlan:
-    """Choose the open letters to replay."""
+def plan_replay(log: LetterLog, wanted: LetterFilter, most_replays: int, most: int | None = None) -> ReplayPlan:
+    """Choose the open letters to replay, at most ``most``: the oldest."""
     # Rule: a record that was replayed so often is not replayed again. One that fails each time would
     # circle between the two topics for ever, and a job that replays each night would never empty the topic.
     chosen: list[DeadLetter] = []
@@ -119,7 +139,8 @@ def plan_replay(log: LetterLog, wanted: LetterFilter, most_replays: int) -> Repl
     for letter in log.letters:
         if letter.place not in log.replayed and wanted.takes(letter):
             (chosen if letter.replays < most_replays else exhausted).append(letter)
-    return ReplayPlan(chosen, exhausted)
+    now = oldest(chosen, most)
+    return ReplayPlan(now, exhausted, len(chosen) - len(now))
 
 
 class PurgePlan(NamedTuple):
@@ -130,12 +151,15 @@ class PurgePlan(NamedTuple):
     deleted: list[DeadLetter]
     stays: list[tuple[DeadLetter, int]]
     """Chosen letters behind one that is not, with the offset of that one."""
+    later: int
+    """How many that could be deleted a limit leaves."""
 
 
-def plan_purge(log: LetterLog, wanted: LetterFilter, *, unreplayed: bool) -> PurgePlan:
+def plan_purge(log: LetterLog, wanted: LetterFilter, *, unreplayed: bool, most: int | None = None) -> PurgePlan:
     """Decide up to where each partition can be deleted: Kafka deletes from the beginning only.
 
-    Chosen are replayed letters, and with ``unreplayed`` open ones too.
+    Chosen are replayed letters, and with ``unreplayed`` open ones too; of those that can be deleted the oldest, where
+    there are more than ``most``.
     """
     kept: dict[int, int] = {}
     chosen: list[DeadLetter] = []
@@ -157,6 +181,10 @@ def plan_purge(log: LetterLog, wanted: LetterFilter, *, unreplayed: bool) -> Pur
         partition: kept.get(partition, log.ends.get(partition, 0))
         for partition in dict.fromkeys(letter.place[0] for letter in chosen)
     }
-    deleted = [letter for letter in chosen if letter.place[1] < before[letter.place[0]]]
+    able = [letter for letter in chosen if letter.place[1] < before[letter.place[0]]]
     stays = [(letter, kept[letter.place[0]]) for letter in chosen if letter.place[1] >= before[letter.place[0]]]
-    return PurgePlan({part: before[part] for part in dict.fromkeys(one.place[0] for one in deleted)}, deleted, stays)
+    deleted = oldest(able, most)
+    for partition, offset in sorted({letter.place for letter in able} - {letter.place for letter in deleted}):
+        before[partition] = min(before[partition], offset)
+    ends = {partition: before[partition] for partition in dict.fromkeys(one.place[0] for one in deleted)}
+    return PurgePlan(ends, deleted, stays, len(able) - len(deleted))

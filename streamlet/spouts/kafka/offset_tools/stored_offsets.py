@@ -49,11 +49,10 @@ class StillRunning(BadInput):
     """Tasks of a run read the topic under this id."""
 
     def __init__(self, where: str, tasks: Sequence[str]) -> None:
-        named = ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
         super().__init__(
-            f"The offsets in {where} are in use: {named}. Nothing was changed: a run that reads would not notice, or "
-            "would stop. Stop it first (Ctrl-C drains it). A run that was killed counts as running until its session "
-            "is over, 10 s later unless session_timeout_ms says otherwise."
+            f"The offsets in {where} are in use: {in_words(tasks)}. Nothing was changed: a run that reads would "
+            "not notice, or would stop. Stop it first (Ctrl-C drains it). A run that was killed counts as running "
+            "until its session is over, 10 s later unless session_timeout_ms says otherwise."
         )
 
 
@@ -368,12 +367,16 @@ def connect_admin(config: SpoutConfig, held: Held, clock: Clock) -> Admin:
     return admin
 
 
-def refuse_running(*places: OffsetPlace) -> None:
-    """Raise StillRunning while anybody reads under one of these. Blocks."""
-    for place in places:
-        tasks = place.running()
-        if tasks:
-            raise StillRunning(place.where, tasks)
+def in_words(tasks: Sequence[str]) -> str:
+    """Name the first of those who read, and count the others."""
+    return ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
+
+
+def refuse_running(place: OffsetPlace) -> None:
+    """Raise StillRunning while anybody reads under this id. Blocks."""
+    tasks = place.running()
+    if tasks:
+        raise StillRunning(place.where, tasks)
 
 
 def _outsider(topology: str) -> Owner:

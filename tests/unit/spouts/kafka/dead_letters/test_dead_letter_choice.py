@@ -61,6 +61,35 @@ def test_what_was_replayed_too_often_stays() -> None:
     assert (offsets(plan.chosen), offsets(plan.exhausted)) == ([0, 1], [2, 3])
 
 
+def two_partitions() -> LetterLog:
+    """Letters by the time they were given up: 0:0, 1:0, then 1:1 beside 1:2, whose clock was behind, then 0:1."""
+    found = LetterLog(ends={0: 2, 1: 3})
+    for place, at in (((0, 0), 10), ((0, 1), 50), ((1, 0), 20), ((1, 1), 40), ((1, 2), 15)):
+        found.add(place, headers(place[1], at=at))
+    return found
+
+
+def test_a_limit_replays_the_oldest_letters_and_leaves_the_others() -> None:
+    """In a partition in order, whatever the clocks say."""
+    for most, taken in ((1, [(0, 0)]), (3, [(0, 0), (1, 0), (1, 1)]), (4, [(0, 0), (1, 0), (1, 1), (1, 2)])):
+        plan = plan_replay(two_partitions(), ALL, 3, most)
+        assert [letter.place for letter in plan.chosen] == taken and plan.later == 5 - most
+    for no_limit in (5, 9, None):
+        plan = plan_replay(two_partitions(), ALL, 3, no_limit)
+        assert len(plan.chosen) == 5 and plan.later == 0
+
+
+def test_a_limit_deletes_the_oldest_letters_and_leaves_the_others() -> None:
+    plan = plan_purge(two_partitions(), ALL, unreplayed=True, most=3)
+    assert [letter.place for letter in plan.deleted] == [(0, 0), (1, 0), (1, 1)]
+    assert plan.before == {0: 1, 1: 2} and plan.later == 2 and plan.stays == []
+    plan = plan_purge(two_partitions(), ALL, unreplayed=True, most=5)
+    assert plan.before == {0: 2, 1: 3} and plan.later == 0
+    plan = plan_purge(log("A", "A", "B", "A"), A, unreplayed=True, most=1)
+    assert plan.before == {0: 1} and plan.later == 1
+    assert [(letter.place[1], behind) for letter, behind in plan.stays] == [(3, 2)]
+
+
 @pytest.mark.parametrize(
     "wanted, chosen",
     [
