@@ -75,7 +75,7 @@ def word_for(kind: Any) -> str:
 
 
 def is_of_its_type(value: Any, kind: Any) -> bool:
-    """Tell whether a type takes such values, so that one that does not fit is at fault itself."""
+    """Tell whether a column is made for values of such a type."""
     name = _base(kind)
     return name in ("list", "struct") or type(value) in _NATURAL.get(name, ())
 

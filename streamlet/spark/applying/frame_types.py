@@ -278,7 +278,7 @@ def written_schema(
 
 
 def _as_written(given: Any, field: str) -> str:
-    """Return a field's type as the user wrote it, where that is one word; else nothing."""
+    """Return the word that the user wrote for a type, or nothing."""
     # Spark has two words for most types, bigint and long, and tells the one that it likes better.
     if not isinstance(given, str) or "<" in given:
         return ""
