@@ -364,6 +364,12 @@ def split_settings(topology: TopologySpec, given: Given) -> tuple[dict[str, Any]
     return settings, overrides, wrong
 
 
+def own_names(component: ComponentDef) -> frozenset[str]:
+    """Return the names of all settings that a component has."""
+    fixed: frozenset[str] = getattr(component.cls, "topology_keys", frozenset)()
+    return fixed.union(_names_of(component))
+
+
 def _names_of(component: ComponentDef | None) -> Iterable[str]:
     names: frozenset[str] = getattr(component.cls, "override_keys", frozenset)() if component else frozenset()
     return names

@@ -35,6 +35,22 @@ _TAKEN = {
     "struct": frozenset({dict, _NONE}),
 }
 """Types of values by Arrow's name of a column's, where Arrow would take others and change them."""
+_NATURAL = {
+    **_TAKEN,
+    "string": frozenset({str}),
+    "bool": frozenset({bool}),
+    "binary": frozenset({bytes, bytearray, memoryview}),
+}
+"""Types of values that columns are made for."""
+_WORDS = {
+    "int8": "byte",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long",
+    "bool": "boolean",
+    "null": "void",
+}
+"""Arrow's names of types in the words of a schema, where they differ."""
 _BEYOND_FLOAT = 2.0**128 - 2.0**103
 """Least number that a column of 32 bits rounds to infinity."""
 
@@ -45,6 +61,23 @@ def array_of(arrow: Any, column: Sequence[Any], kind: Any) -> Any:
     # 1970, makes 1e300 infinite in a column `float`, and leaves out what a struct has no field for: without an error.
     _check(column, kind)
     return arrow.array(column, kind)
+
+
+def word_for(kind: Any) -> str:
+    """Return the word that a schema has for a type: boolean, long, array<string>."""
+    # Rule: a message has the words that its reader wrote. `bool` and `int64` are Arrow's, whom nobody asked.
+    name = _base(kind)
+    if name == "list":
+        return f"array<{word_for(kind.value_type)}>"
+    if name == "struct":
+        return f"struct<{', '.join(f'{field.name}: {word_for(field.type)}' for field in kind)}>"
+    return _WORDS.get(name, name)
+
+
+def is_of_its_type(value: Any, kind: Any) -> bool:
+    """Tell whether a column is made for values of such a type."""
+    name = _base(kind)
+    return name in ("list", "struct") or type(value) in _NATURAL.get(name, ())
 
 
 def finer_cut(kind: Any) -> Any:
@@ -63,7 +96,7 @@ def _check(column: Sequence[Any], kind: Any) -> None:
         return
     wrong = set(map(type, column)) - taken
     if wrong:
-        raise TypeError(f"{' and '.join(sorted(one.__name__ for one in wrong))} is not {kind}")
+        raise TypeError(f"{' and '.join(sorted(one.__name__ for one in wrong))} is not {word_for(kind)}")
     if name == "float":
         for value in column:
             if value is not None and _BEYOND_FLOAT <= abs(value) < inf:

@@ -12,7 +12,7 @@ from streamlet.base.doubled_keys import DoubledKey, each_once
 from streamlet.base.errors import SettingError
 from streamlet.model.settings import TABLES
 from streamlet.model.topology import TopologySpec
-from streamlet.running import Given
+from streamlet.running import Given, own_names
 
 LOGGING = "logging"
 """The table of a settings file that holds no settings, but what ``logging.config`` takes."""
@@ -38,7 +38,10 @@ def given_on_line(pairs: tuple[str, ...]) -> Given:
 
 def given_in_file(path: Path, topology: TopologySpec) -> Given:
     """Read settings from a TOML or JSON file; tables are joined by dots. Raises SettingError."""
-    rows = _rows_in(path, {**topology.config, LOGGING: None, **dict.fromkeys(TABLES)})
+    # Rule: what a component's setting is given is its value, also a table: places by partition are no settings of
+    # their own.
+    theirs = [f"{one.name}.{name}" for one in topology.components for name in own_names(one)]
+    rows = _rows_in(path, {**topology.config, LOGGING: None, **dict.fromkeys([*TABLES, *theirs])})
     return [(key, value, str(path)) for key, value in rows if not _is_logging(key, value, topology)]
 
 

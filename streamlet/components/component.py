@@ -167,6 +167,11 @@ class Component:
         return frozenset()
 
     @classmethod
+    def topology_keys(cls) -> frozenset[str]:
+        """Return the names of its settings that the topology alone can set."""
+        return frozenset()
+
+    @classmethod
     def with_overrides(cls, kwargs: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
         """Apply ``-c COMPONENT.NAME=VALUE`` to constructor arguments. Raises SettingError."""
         if overrides:

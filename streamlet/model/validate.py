@@ -688,11 +688,20 @@ def override_problems(component: ComponentDef, overrides: Mapping[str, Any]) -> 
     if not overrides:
         return
     known: frozenset[str] = getattr(component.cls, "override_keys", frozenset)()
+    fixed: frozenset[str] = getattr(component.cls, "topology_keys", frozenset)()
     for name in overrides:
-        if name not in known:
+        # Rule: a name that is right is told where it can be set, and gets no other one proposed: the nearest of those
+        # that a run can change has nothing to do with it.
+        if name in fixed:
+            yield (
+                f"Its setting {name!r} can be set in the topology alone.",
+                "Write it there, where the component is made: its value is code, a secret, or belongs to the "
+                "topology's shape, and stands on no command line and in no file of settings.",
+            )
+        elif name not in known:
             yield (
                 f"It has no setting {name!r} that a run could change.",
-                _how_to_set(component, name, known),
+                _how_to_set(component, name, known, fixed),
             )
     if all(name in known for name in overrides):
         try:
@@ -702,14 +711,14 @@ def override_problems(component: ComponentDef, overrides: Mapping[str, Any]) -> 
                 yield problem, "It was given for this run."
 
 
-def _how_to_set(component: ComponentDef, name: str, known: frozenset[str]) -> str:
+def _how_to_set(component: ComponentDef, name: str, known: frozenset[str], fixed: frozenset[str]) -> str:
     if name in SETTINGS:
         return (
             f"{name} of one component stands in its own config (of its class, or of spec), which goes before what is "
             f"given for the run; -c {name}=VALUE is for all that have no value of their own."
         )
     if known:
-        return nearest(name, known, f"There are: {listed(known)}.")
+        return nearest(name, known | fixed, f"There are: {listed(known)}.")
     return f"{component.cls.__qualname__} has none; a key of your own belongs into the topology's config."
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType
 
 from streamlet.base.errors import BadInput, StreamletError
-from streamlet.kafka.producer import Producer
+from streamlet.kafka.producer import FutureRecordMetadata, Producer
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.spark.epochs import Epoch, check_plan, write_epoch
 from streamlet.spark.options import FORMAT, SinkOptions
@@ -190,11 +190,11 @@ def _send(producer: Producer, batch: Any, columns: WrittenColumns) -> Iterator[t
     _check_rows(headers or (), numbers or ())
     if headers is None and numbers is None:
         if isinstance(topics, str):
-            yield topics, producer.send_many(topics, values, keys)
+            yield topics, _offer(producer, topics, values, keys)
             return
         for topic in dict.fromkeys(topics):
             rows = [at for at, name in enumerate(topics) if name == topic]
-            yield topic, producer.send_many(topic, [values[at] for at in rows], keys and [keys[at] for at in rows])
+            yield topic, _offer(producer, topic, [values[at] for at in rows], keys and [keys[at] for at in rows])
         return
     # Headers and numbers are each record's own: one call for each.
     for at in range(count):
@@ -203,6 +203,15 @@ def _send(producer: Producer, batch: Any, columns: WrittenColumns) -> Iterator[t
         given = [(entry["key"], entry["value"]) for entry in row] if row else None
         number = numbers[at] if numbers is not None else None
         yield topic, [producer.send(topic, values[at], keys and keys[at], given, number)]
+
+
+def _offer(
+    producer: Producer, topic: str, values: Sequence[Any], keys: Sequence[Any] | None
+) -> Sequence[FutureRecordMetadata]:
+    futures, error = producer.offer(topic, values, keys)
+    if error is not None:
+        raise error
+    return futures
 
 
 def _check_rows(headers: Sequence[Any], numbers: Sequence[int | None]) -> None:

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from streamlet.base.errors import BadInput
+from streamlet.base.errors import BadInput, StreamletError
 from streamlet.kafka.admin import Admin, TopicDescription
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.metadata.cluster import TopicPartition
@@ -75,10 +75,15 @@ class KafkaDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
         options = read_options(dict(self.options), Use.BATCH_READ)
         return BatchReader(options, _fixed(schema, options))
 
-    def streamReader(self, schema: Any) -> StreamReader:  # noqa: N802 - Spark's name
-        """Return the reader of a stream. Raises BadInput for wrong options."""
-        options = read_options(dict(self.options), Use.STREAM_READ)
-        return StreamReader(options, _fixed(schema, options))
+    def streamReader(self, schema: Any) -> StreamReader | RefusedStream:  # noqa: N802 - Spark's name
+        """Return the reader of a stream; for wrong options one whose calls raise BadInput."""
+        # Rule: raise nothing here. Spark's own code then stops a reader that it does not have, and tells of that alone:
+        # "UnboundLocalError: cannot access local variable 'reader'".
+        try:
+            options = read_options(dict(self.options), Use.STREAM_READ)
+            return StreamReader(options, _fixed(schema, options))
+        except StreamletError as error:
+            return RefusedStream(error)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """Return the writer of a batch. Raises BadInput for wrong options, columns or mode."""
@@ -224,6 +229,48 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typ
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield the range's records as RecordBatches. On an executor."""
         yield from _records(partition, self._options, self._schema)
+
+
+@plain_errors
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # pyspark is not typed for us
+    """Stands for the reader of a stream with wrong options: what Spark asks of it raises why."""
+
+    def __init__(self, error: StreamletError) -> None:
+        self._error = error
+
+    def _raise(self, *_: Any) -> Any:
+        raise self._error
+
+    def initialOffset(self) -> Any:  # noqa: N802 - Spark's name
+        """Raise the error."""
+        self._raise()
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
+        """Raise the error."""
+        self._raise()
+
+    def latestOffset(self, start: Any, limit: Any) -> Any:  # noqa: N802 - Spark's name
+        """Raise the error."""
+        self._raise(start, limit)
+
+    def reportLatestOffset(self) -> Any:  # noqa: N802 - Spark's name
+        """Raise the error."""
+        self._raise()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Raise the error."""
+        self._raise()
+
+    def partitions(self, start: Any, end: Any) -> Any:
+        """Raise the error."""
+        self._raise(start, end)
+
+    def read(self, partition: Any) -> Any:
+        """Raise the error."""
+        self._raise(partition)
+
+    def stop(self) -> None:
+        """Do nothing: nothing was begun."""
 
 
 @plain_errors

@@ -182,6 +182,7 @@ def test_the_page_lists_every_method_a_component_may_override(cls: type) -> None
         "bind_context",
         "spec",
         "override_keys",
+        "topology_keys",
         "with_overrides",
         "is_tick",
         "is_heartbeat",

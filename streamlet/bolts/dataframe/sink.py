@@ -103,6 +103,10 @@ class DataFrameSink(Bolt):
         return frozenset({"path", *_NUMBERS})
 
     @classmethod
+    def topology_keys(cls) -> frozenset[str]:
+        return frozenset({"schema"})
+
+    @classmethod
     def with_overrides(cls, kwargs: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
         changed = {**kwargs, **{key: _read(key, value) for key, value in overrides.items()}}
         refuse_all(_problems(cls.__name__, changed))

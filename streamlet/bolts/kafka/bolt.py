@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Unpack
 
 from streamlet.base.errors import SettingError, StreamletError, text_of
 from streamlet.base.notices import Notices
-from streamlet.bolts.kafka.bolt_config import KafkaBoltConfig, override_names, wrong_fields
+from streamlet.bolts.kafka.bolt_config import KafkaBoltConfig, override_names, topology_names, wrong_fields
 from streamlet.bolts.kafka.errors import RecordsLeft, StaleTuple, outcome_is_unknown
 from streamlet.bolts.kafka.letters import LetterTopics, records_of, refused
 from streamlet.bolts.kafka.outbound import Delivery, Outbound, Wait
@@ -136,6 +136,10 @@ class KafkaBolt(Bolt):
     def with_overrides(cls, kwargs: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
         config = kwargs["bolt_config"]
         return {**kwargs, "bolt_config": config.with_text(overrides) if overrides else config}
+
+    @classmethod
+    def topology_keys(cls) -> frozenset[str]:
+        return topology_names()
 
     @classmethod
     def wiring_problems(

@@ -222,6 +222,11 @@ def override_names() -> frozenset[str]:
     return _OWN_KEYS | _PRODUCER_KEYS
 
 
+def topology_names() -> frozenset[str]:
+    """Return the other settings, which the topology alone can set."""
+    return frozenset({"headers", *_KINDS}) - {*_OTHERS} - override_names()
+
+
 def _read(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value

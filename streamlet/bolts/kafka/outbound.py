@@ -44,7 +44,9 @@ class Takes(Protocol):
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata: ...
 
-    def send_many(self, topic: str, values: Any, keys: Any = None) -> Sequence[FutureRecordMetadata]: ...
+    def offer(
+        self, topic: str, values: Sequence[Any], keys: Sequence[Any] | None = None
+    ) -> tuple[Sequence[FutureRecordMetadata], Exception | None]: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -91,16 +93,16 @@ class Lot:
         places = self.places[self.at :]
         one_by_one: list[FutureRecordMetadata] = []
         try:
-            if not records.is_plain:
-                # Extended one by one: what was taken before an error stands in the list.
-                one_by_one.extend(self._send_one(producer, records, at) for at in places)
-                return one_by_one, None
-            whole = len(places) == records.count
-            values = records.values if whole else [records.values[at] for at in places]
-            keys = records.keys if whole or records.keys is None else [records.keys[at] for at in places]
-            return producer.send_many(self.topic, values, keys), None
+            if records.is_plain:
+                whole = len(places) == records.count
+                values = records.values if whole else [records.values[at] for at in places]
+                keys = records.keys if whole or records.keys is None else [records.keys[at] for at in places]
+                return producer.offer(self.topic, values, keys)
+            # Extended one by one: what was taken before an error stands in the list.
+            one_by_one.extend(self._send_one(producer, records, at) for at in places)
         except Exception as error:  # noqa: BLE001 - also a partitioner of the user's
-            return one_by_one or getattr(error, "taken", ()), error
+            return one_by_one, error
+        return one_by_one, None
 
     def _send_one(self, producer: Takes, records: Records, at: int) -> FutureRecordMetadata:
         return producer.send(

@@ -280,11 +280,37 @@ class Appender:
         timestamp_ms: int | None,
     ) -> SentRecords:
         """Append a list of records, as ``Producer.send_many`` says; its errors say how far it came."""
-        taken = SentRecords(0)
-        count = None
+        taken, count, error = SentRecords(0), None, None
         try:
             rows = list(listed("values", values))
+        except Exception as err:  # noqa: BLE001 - the user's iterable
+            error = err
+        else:
             count = len(rows)
+            taken, error = self.append_some(topic, rows, keys, partition, headers, timestamp_ms)
+        if error is None:
+            return taken
+        # Whatever it is, the caller must learn how many were taken.
+        told = _told(error, taken, count)
+        if told is error:
+            raise error
+        raise told from (error.__cause__ or error)
+
+    def append_some(
+        self,
+        topic: str,
+        rows: Sequence[Any],
+        keys: Iterable[Any] | None = None,
+        partition: int | None = None,
+        headers: Any = None,
+        timestamp_ms: int | None = None,
+    ) -> tuple[SentRecords, Exception | None]:
+        """Append a list up to the first record that is not taken; return its error, too."""
+        # Rule: the error of a record is the record's, and what it means for a list is said by the call that was given
+        # one. A KafkaBolt's user has no list: "go on from values[2] on" would tell of records that are sent all right.
+        taken = SentRecords(0)
+        count = len(rows)
+        try:
             check_place(topic, partition)
             given = None if keys is None else list(listed("keys", keys))
             if given is not None and len(given) != count:
@@ -304,12 +330,9 @@ class Appender:
                         continue
                     original = given[at] if given is not None and self.hashes_raw_keys else None
                     taken.add(self.append(topic, raw_keys[at], raws[at], extra, timestamp, partition, original))
-        except Exception as err:  # whatever it is, the caller must learn how many were taken
-            told = _told(err, taken, count)
-            if told is err:
-                raise
-            raise told from (err.__cause__ or err)
-        return taken
+        except Exception as err:  # noqa: BLE001 - also one of the user's code
+            return taken, err
+        return taken, None
 
     def _append_keyed(
         self,

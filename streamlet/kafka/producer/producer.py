@@ -34,11 +34,13 @@ from streamlet.kafka.records.appending import VARINT
 from streamlet.kafka.settings.foreign_names import answers_foreign_calls
 
 GivenHeaders = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
+Offered = tuple[Sequence[FutureRecordMetadata], Exception | None]
 
 
 _REFUSED_IN_FORK = (
     "send",
     "send_many",
+    "offer",
     "flush",
     "metrics",
     "partitions_for",
@@ -198,6 +200,14 @@ class Producer:
         """
         self._sender.may_lock("send_many()")
         return self._appender.append_list(topic, values, keys, partition, headers, timestamp_ms)
+
+    def offer(self, topic: str, values: Sequence[Any], keys: Sequence[Any] | None = None) -> Offered:
+        """Take records up to the first that cannot be; return futures and its error.
+
+        :meth:`send_many` for who goes on by itself. The error is what :meth:`send` raises for that record, or None.
+        """
+        self._sender.may_lock("offer()")
+        return self._appender.append_some(topic, values, keys)
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """Return the topic's partitions; wait for metadata, at most ``max_block_ms``."""

@@ -145,6 +145,7 @@ class _Compiled:
         self.run_id = str(uuid.uuid4())
         self.skipped = context.accumulator({}, SkippedByBolt())
         leaving = [sid for stage in plan.stages for sid in stage.gives]
+        self.schemas = schemas
         self.types = named_types(plan.topology, leaving, schemas)
         self.frames: dict[StreamId, Any] = {}
         for source, (frame, kind) in given_columns(plan, frames).items():
@@ -184,7 +185,7 @@ class _Compiled:
         job = self._job(stage)
         keeps_dead = self.on_failed == DEAD_LETTER
         frame, rows_in, keys = read_frame(stage, self.frames, self.types, self.streaming)
-        schema, rows_out = written_schema(self.plan.topology, stage.gives, self.types, keeps_dead)
+        schema, rows_out = written_schema(self.plan.topology, stage.gives, self.types, self.schemas, keeps_dead)
         if self.streaming and stage.kind != FREE:
             processor = KeyedStage(job, rows_in, rows_out, self.skipped, tuple(schema.names))
             mode = "None" if job.bolts[0].tick_s is None else "ProcessingTime"

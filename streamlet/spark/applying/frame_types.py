@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
@@ -254,9 +255,14 @@ def _check_keys(stage: Stage, types: Mapping[StreamId, Any]) -> None:
 
 
 def written_schema(
-    topology: TopologySpec, gives: Sequence[StreamId], types: Mapping[StreamId, Any], keeps_dead: bool
+    topology: TopologySpec,
+    gives: Sequence[StreamId],
+    types: Mapping[StreamId, Any],
+    schemas: Mapping[str, Any],
+    keeps_dead: bool,
 ) -> tuple[Any, RowsOut]:
     """Return the schema of a stage's rows, and their layout."""
+    given = {str(stream_named(name)): schema for name, schema in schemas.items()}
     streams = (*gives, DEAD) if keeps_dead else tuple(gives)
     kinds = [_DEAD_TYPE if sid is DEAD else types[sid] for sid in streams]
     fields = tuple(DEAD_FIELDS if sid is DEAD else fields_of(topology, sid) for sid in streams)
@@ -264,7 +270,20 @@ def written_schema(
     if len(streams) > 1:
         columns = [StructField(f"v{at}", kind) for at, kind in enumerate(kinds)]
         schema = StructType([StructField(WHICH, IntegerType()), *columns])
-    return schema, RowsOut(streams, fields, to_arrow_schema(schema, timezone="UTC"))
+    written = tuple(
+        tuple(_as_written(given.get(str(sid)), field) for field in names)
+        for sid, names in zip(streams, fields, strict=True)
+    )
+    return schema, RowsOut(streams, fields, to_arrow_schema(schema, timezone="UTC"), written)
+
+
+def _as_written(given: Any, field: str) -> str:
+    """Return the word that the user wrote for a type, or nothing."""
+    # Spark has two words for most types, bigint and long, and tells the one that it likes better.
+    if not isinstance(given, str) or "<" in given:
+        return ""
+    found = re.search(rf"(?:^|,)\s*`?{re.escape(field)}`?(?:\s*:\s*|\s+)(\w+)", given, re.IGNORECASE)
+    return found[1] if found else ""
 
 
 def split_frame(made: Any, rows_out: RowsOut) -> list[Any]:

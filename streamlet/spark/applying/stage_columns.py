@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow
 import pyarrow.compute
 
-from streamlet.base.arrow import array_of
+from streamlet.base.arrow import array_of, is_of_its_type, word_for
 from streamlet.base.errors import StreamletError
 from streamlet.model.stream import StreamId
 from streamlet.spark.applying.applied_bolt import FailedRow
@@ -56,11 +56,15 @@ class RowsIn:
 
 @dataclass(frozen=True, slots=True)
 class RowsOut:
-    """The streams that leave a stage, their fields, and the Arrow schema."""
+    """The streams that leave a stage, their fields, and the Arrow schema.
+
+    ``written``: the types of the fields as ``schemas=`` has them, where that is a word.
+    """
 
     streams: tuple[StreamId, ...]
     fields: tuple[tuple[str, ...], ...]
     schema: Any
+    written: tuple[tuple[str, ...], ...] = ()
 
     def batches(self, leaving: ColumnsOf) -> Iterator[Any]:
         """Yield the columns that leave as RecordBatches. Raises ValueDoesNotFit."""
@@ -101,10 +105,14 @@ class RowsOut:
         except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
             value = next((one for one in column if not _fits(one, outer.type)), column[0])
             stream, field = self.streams[at], self.fields[at][place]
+            word = (self.written[at][place] if self.written else "") or word_for(outer.type)
+            # Of a value of another type Arrow tells what stands here already, in its own words.
+            says_more = is_of_its_type(value, outer.type) and not isinstance(error, pyarrow.ArrowTypeError)
+            more = f" ({str(error).rstrip('.')}.)" if says_more else ""
             raise ValueDoesNotFit(
                 f"{stream.component} emitted {value!r:.100} ({type(value).__name__}) as field {field!r} of its stream "
-                f"{stream.stream!r}, and schemas= says that it is {_told(outer.type)}. Name the type that is emitted, "
-                f"or emit that type. ({str(error).rstrip('.')}.)"
+                f"{stream.stream!r}, and schemas= says that it is {word}. Name the type that is emitted, or emit that "
+                f"type.{more}"
             ) from error
 
 
@@ -197,7 +205,3 @@ def _fits(value: Any, kind: Any) -> bool:
     except (pyarrow.ArrowException, OverflowError, TypeError, ValueError):
         return False
     return True
-
-
-def _told(kind: Any) -> str:
-    return {"int64": "long", "int32": "int", "int16": "short", "int8": "byte"}.get(str(kind), str(kind))

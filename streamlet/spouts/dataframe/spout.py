@@ -71,6 +71,10 @@ class DataFrameSpout(ReliableSpout):
         return frozenset({"path", "progress"})
 
     @classmethod
+    def topology_keys(cls) -> frozenset[str]:
+        return frozenset({"outputs"})
+
+    @classmethod
     def with_overrides(cls, kwargs: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
         changed = {**kwargs, **overrides}
         refuse_all(_wrong_paths(cls.__name__, changed))

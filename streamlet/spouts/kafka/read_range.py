@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from streamlet.base.doubled_keys import each_once
 from streamlet.spouts.kafka.chosen_topics import ChosenTopics
 from streamlet.spouts.kafka.partition import Partition
 
@@ -41,6 +44,39 @@ def place_of(given: Any, *, whole_number: str = TIMESTAMP) -> ReadPlace | None:
         return ReadPlace(TIMESTAMP, max(0, int(given.timestamp() * 1000))) if given.tzinfo is not None else None
     usable = isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 1 << 63
     return ReadPlace(whole_number, given) if usable else None
+
+
+def places_given(value: Any) -> Any:
+    """Return places that a run was given, as a topology writes them.
+
+    They are text, JSON or a table of TOML. ValueError, or RecursionError, for JSON that is none.
+    """
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        value = json.loads(value, object_pairs_hook=each_once)
+    if not isinstance(value, Mapping):
+        return _of_text(value)
+    # Rule: by their values keys are told apart: that of a dict is a topic, and any other a partition. JSON and TOML
+    # have texts alone as keys, and a topic may be named by a number, too.
+    found: dict[Any, Any] = {}
+    for key, own in value.items():
+        if isinstance(own, Mapping) and own:
+            found |= {(key, _number(number)): _of_text(place) for number, place in own.items()}
+        else:
+            found[_number(key)] = _of_text(own)
+    return found
+
+
+def _number(key: Any) -> Any:
+    return int(key) if isinstance(key, str) and re.fullmatch("0|[1-9][0-9]{0,9}", key) else key
+
+
+def _of_text(place: Any) -> Any:
+    if not isinstance(place, str) or place in (EARLIEST, LATEST):
+        return place
+    try:
+        return int(place) if place.isdigit() else datetime.fromisoformat(place)
+    except ValueError:
+        return place  # refused with the other settings
 
 
 def place_in(given: Any, partition: Partition, others: str) -> ReadPlace:
@@ -80,9 +116,15 @@ def _wrong_in(given: Mapping[Any, Any], ends: tuple[str, ...], words: str, chose
             key if isinstance(key, tuple) and len(key) == 2 else (chosen.names[0] if chosen.names else "", key)
         )
         if isinstance(number, bool) or not isinstance(number, int) or number < 0 or not isinstance(topic, str):
-            yield f'{key!r} names no partition: a key is ("topic", number), or a number where there is one topic'
+            yield (
+                f'{key!r} names no partition: a key is ("topic", number), or a number where there is one topic; on '
+                'the command line and in a file it is {"TOPIC": {"0": ...}}, or {"0": ...}'
+            )
         elif key is number and chosen.several:
-            yield f"{key!r} names a partition without its topic, and the spout may read several: write (topic, {key})"
+            yield (
+                f"{key!r} names a partition without its topic, and the spout may read several: write (topic, {key}), "
+                f'or outside of Python {{"TOPIC": {{"{key}": ...}}}}'
+            )
         elif not chosen.takes(topic):
             yield f"{key!r} is of a topic that the spout does not read"
         place = place_of(value, whole_number=OFFSET)

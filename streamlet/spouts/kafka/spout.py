@@ -41,7 +41,7 @@ from streamlet.spouts.kafka.manager import (
 from streamlet.spouts.kafka.ownership.emit_gate import EmitGate
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.partition_counters import PartitionCounters
-from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig, override_names
+from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig, override_names, topology_names
 from streamlet.spouts.kafka.startup import Parts, wire
 from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
 
@@ -114,6 +114,10 @@ class KafkaSpout(Spout):
     @classmethod
     def override_keys(cls) -> frozenset[str]:
         return override_names()
+
+    @classmethod
+    def topology_keys(cls) -> frozenset[str]:
+        return topology_names()
 
     @classmethod
     def with_overrides(cls, kwargs: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

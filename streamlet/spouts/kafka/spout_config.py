@@ -12,13 +12,14 @@ from typing import Any, ClassVar
 from streamlet.base.backoff import Backoff
 from streamlet.base.errors import SettingError, refuse_all
 from streamlet.coordination.ensemble import Ensemble
+from streamlet.kafka.arguments import shortened
 from streamlet.kafka.settings.security import OBJECTS, SECRETS, SecuritySettings, check_security, security_of
 from streamlet.model.stream import DEFAULT_STREAM, Stream
 from streamlet.spouts.kafka.chosen_topics import OWNERS, ChosenTopics, named
 from streamlet.spouts.kafka.errors import DEAD_LETTER, SKIP, STOP
 from streamlet.spouts.kafka.hosts import BrokerHosts, KafkaHosts, StaticHosts, ZkHosts, check_digest, hosts_from_text
 from streamlet.spouts.kafka.partition import Partition
-from streamlet.spouts.kafka.read_range import EARLIEST, LATEST, ReadPlace, place_in, wrong_place
+from streamlet.spouts.kafka.read_range import EARLIEST, LATEST, ReadPlace, place_in, places_given, wrong_place
 from streamlet.spouts.kafka.schemes.scheme import Scheme, StringScheme, as_scheme, made_of
 
 
@@ -298,6 +299,8 @@ class SpoutConfig(SecuritySettings):
                 f"SpoutConfig for {self.choice()}: id is {self.id!r}. Progress is kept under this name, so each "
                 "spout needs one of its own: a word without slashes that stays the same from run to run."
             )
+        if not isinstance(self.zk_root, str):
+            raise SettingError(f'SpoutConfig: zk_root is {self.zk_root!r}; it is a path such as "/streamlet".')
         if isinstance(self.hosts, StaticHosts) and not self.topic:
             raise SettingError(
                 f"SpoutConfig for {self.choice()}: StaticHosts names partitions by their numbers, so it is for one "
@@ -333,7 +336,10 @@ class SpoutConfig(SecuritySettings):
         yield from alone
         if alone:  # what is compared below has to be numbers
             return
-        if not self.retry_delay_multiplier >= 1:
+        pace: Any = self.retry_delay_multiplier
+        if not isinstance(pace, (int, float)):
+            yield self._wrong("retry_delay_multiplier", "it is a number of at least 1")
+        elif not pace >= 1:
             yield self._wrong("retry_delay_multiplier", "below 1 the pauses would shrink")
         if self.retry_delay_max_ms < self.retry_initial_delay_ms:
             yield self._wrong("retry_delay_max_ms", f"retry_initial_delay_ms is more: {self.retry_initial_delay_ms}")
@@ -368,6 +374,9 @@ class SpoutConfig(SecuritySettings):
         elif letters and self.choice().takes(letters):
             reads = "it is the topic that the spout reads" if self.topic else f"the spout reads {self.choice()}"
             yield self._wrong("dead_letter_topic", f"{reads}, and each letter would come back")
+        for name in ("client_id", "client_rack"):
+            if not isinstance(getattr(self, name), str):
+                yield self._wrong(name, "it is a text")
         for name in ("ignore_stored_offset", "fail_on_data_loss"):
             if not isinstance(getattr(self, name), bool):
                 yield self._wrong(name, "it is True or False")
@@ -453,18 +462,25 @@ _TEXT_KEYS = (
 )
 
 
+def topology_names() -> frozenset[str]:
+    """Return the other settings, which the topology alone can set."""
+    return frozenset(f.name for f in dataclasses.fields(SpoutConfig)) - _TEXT_KEYS
+
+
 def override_names() -> frozenset[str]:
     """Return the settings that a command line can give as text."""
     return _TEXT_KEYS
 
 
 def _read(name: str, value: Any) -> Any:
+    if name in _PLACES:
+        return _read_place(name, value)
     if not isinstance(value, str):
         return value
     kinds = {f.name: f.type for f in dataclasses.fields(SpoutConfig)}
     kind = kinds[name]
     try:
-        if kind == "int" or (name in _PLACES and value.isdigit()):
+        if kind == "int":
             return int(value)
         if kind == "float":
             return float(value)
@@ -477,9 +493,14 @@ def _read(name: str, value: Any) -> Any:
         if value.lower() not in ("true", "false"):
             raise SettingError(f"SpoutConfig: {name} cannot be {value!r}: it is true or false.")
         return value.lower() == "true"
-    if name in _PLACES and value not in (EARLIEST, LATEST):
-        try:
-            return datetime.fromisoformat(value)
-        except ValueError:
-            return value
     return value
+
+
+def _read_place(name: str, value: Any) -> Any:
+    try:
+        return places_given(value)
+    except (ValueError, RecursionError) as error:
+        raise SettingError(
+            f"SpoutConfig: {name} cannot be {shortened(value)}: {error}. A dict by partition is JSON here, in quotes "
+            'for the shell: \'{"0": 20}\', or \'{"TOPIC": {"0": 20}}\' where there are several topics.'
+        ) from None

@@ -140,6 +140,11 @@ def test_a_value_of_another_type_than_the_schema_says_is_named(spark: Any) -> No
     told = r"count emitted 'a' \(str\) as field 'word' of its stream 'default', and schemas= says that it is long"
     with pytest.raises(PythonException, match=told):
         wrong["count"].collect()
+    wrong = apply(CountedWords, {"lines": frame}, schemas={**SCHEMAS, "count": "word string, n boolean"})
+    with pytest.raises(
+        PythonException, match=r"emitted 1 \(int\) as .* says that it is boolean\. Name .* that type\.$"
+    ):
+        wrong["count"].collect()
 
 
 def test_a_none_within_a_value_stays_though_schemas_says_not_null(spark: Any) -> None:

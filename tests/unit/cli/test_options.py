@@ -10,15 +10,22 @@ import pytest
 from streamlet import Spout, Topology
 from streamlet.base.errors import SettingError
 from streamlet.cli.options import client_settings_in_file, given_in_file, given_on_line
+from streamlet.model.validate import InvalidTopology
 from streamlet.running import make_request, split_settings
 
 
 class Tunable(Spout):
     outputs = ["line"]
 
+    def next_tuple(self) -> None: ...
+
     @classmethod
     def override_keys(cls) -> frozenset[str]:
-        return frozenset({"topic", "fetch_size_bytes"})
+        return frozenset({"topic", "fetch_size_bytes", "stop_offset"})
+
+    @classmethod
+    def topology_keys(cls) -> frozenset[str]:
+        return frozenset({"scheme"})
 
 
 class Made(Topology):
@@ -53,6 +60,27 @@ def test_tables_of_a_file_are_joined_by_dots(tmp_path: Path) -> None:
     settings, overrides, _ = split_settings(SPEC, given_in_file(toml, SPEC))
     assert settings == {"topology.max.spout.pending": 5, "my.table": {"a": 2}}
     assert overrides == {"lines": {"topic": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("table.toml", '[lines]\nstop_offset = {0 = 20, "1" = "latest"}\nscheme.a = 1\n'),
+        ("dots.toml", 'lines.stop_offset.0 = 20\nlines.stop_offset.1 = "latest"\nlines.scheme = {a = 1}\n'),
+        ("s.json", '{"lines": {"stop_offset": {"0": 20, "1": "latest"}, "scheme": {"a": 1}}}'),
+        ("dots.json", '{"lines.stop_offset": {"0": 20, "1": "latest"}, "lines.scheme": {"a": 1}}'),
+    ],
+)
+def test_a_table_that_a_components_setting_has_as_its_value_stays_whole(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    overrides = split_settings(SPEC, given_in_file(tmp_path / name, SPEC))[1]
+    assert overrides == {"lines": {"stop_offset": {"0": 20, "1": "latest"}, "scheme": {"a": 1}}}
+
+
+def test_of_a_setting_that_the_topology_alone_can_set_that_is_said() -> None:
+    with pytest.raises(InvalidTopology, match=r"'scheme' can be set in the topology alone") as caught:
+        make_request(SPEC, [("lines.scheme", "x", "-c")], backend="inline")
+    assert "Did you mean" not in caught.value.message
 
 
 def test_settings_may_stand_in_a_json_file(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from streamlet.base.errors import BadInput
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.spark import planning, source
 from streamlet.spark.options import Use, read_options
 from streamlet.spark.planning import DataLost, Logs, TaskRange
-from streamlet.spark.source import StreamReader
+from streamlet.spark.source import KafkaDataSource, RefusedStream, StreamReader
 
 A, B = ("a", 0), ("b", 0)
 OLD, NEW = {"a": "id-1"}, {"a": "id-2"}
@@ -132,3 +133,22 @@ def test_a_checkpoint_without_ids_goes_on_and_has_them_from_the_next_batch_on() 
     assert planning.from_json(end) == {A: 9}
     with pytest.raises(DataLost, match="made again"):
         made.latestOffset(end, ReadAllAvailable())
+
+
+def test_a_streams_wrong_option_is_told_by_the_first_call_and_the_reader_can_be_stopped() -> None:
+    """Raised where the reader is made, Spark would tell that it has none to stop."""
+    refused = KafkaDataSource({"nope": "1"})
+    made = refused.streamReader(refused.schema())
+    assert isinstance(made, RefusedStream)
+    calls = [
+        made.initialOffset,
+        made.getDefaultReadLimit,
+        lambda: made.latestOffset({}, ReadAllAvailable()),
+        made.reportLatestOffset,
+        made.prepareForTriggerAvailableNow,
+        lambda: made.partitions({}, {}),
+    ]
+    for call in calls:
+        with pytest.raises(BadInput, match="Unknown option 'nope'"):
+            call()
+    made.stop()

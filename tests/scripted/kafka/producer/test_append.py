@@ -118,6 +118,19 @@ def test_an_iterable_that_raises_is_told_of_its_own_error() -> None:
         assert not log.values
 
 
+@pytest.mark.parametrize("keys", [None, [b"a"] * 4], ids=["plain", "keys"])
+def test_the_error_of_an_offer_is_that_of_its_record_and_says_nothing_of_a_list(keys: list[bytes] | None) -> None:
+    with scripted(max_request_size=20_000) as (_broker, log, producer):
+        futures, error = producer.offer("t", [b"1", b"2", LARGE, b"4"], keys)
+        with pytest.raises(RecordTooLarge) as caught:
+            producer.send("t", LARGE, None if keys is None else keys[2])
+        assert type(error) is RecordTooLarge and str(error) == str(caught.value)
+        assert [future.get(10).offset for future in futures] == [0, 1]
+        assert producer.offer("t", [b"5"])[1] is None
+        producer.flush(10)
+        assert log.values[("t", 0)] == [b"1", b"2", b"5"]
+
+
 def test_a_buffer_that_fills_up_half_way_says_what_was_taken() -> None:
     """Who goes on behind what was taken has every record in the log once."""
     with scripted(buffer_memory=40_000, batch_size=5000, max_block_ms=1500) as (broker, log, producer):

@@ -107,6 +107,15 @@ def test_no_password_and_no_code_is_taken_from_a_command_line() -> None:
         config().with_text({"linger_ms": "5x"})
 
 
+def test_each_setting_of_the_bolt_can_be_set_for_a_run_or_in_the_topology_alone() -> None:
+    """And a value of a wrong kind is refused in words, whichever it is."""
+    assert {"headers", "partitioner", "ssl_password", "ssl_context"} <= KafkaBolt.topology_keys()
+    assert not KafkaBolt.override_keys() & KafkaBolt.topology_keys()
+    for name in KafkaBolt.override_keys():
+        with pytest.raises(SettingError, match=name):
+            config().with_text({name: {"x": 1}})
+
+
 def problems(overrides: dict[str, Any] | None = None, **more: Any) -> list[str]:
     class Counts(Topology):
         words = Words.spec()

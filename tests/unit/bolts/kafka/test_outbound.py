@@ -34,15 +34,14 @@ class Producer:
         self.took.append((topic, value, *more))
         return len(self.took)
 
-    def send_many(self, topic: str, values: Any, keys: Any = None) -> Any:
+    def offer(self, topic: str, values: Any, keys: Any = None) -> Any:
         taken: list[Any] = []
         try:
             for at, value in enumerate(values):
                 taken.append(self.send(topic, value, *([] if keys is None else [keys[at]])))
         except Exception as error:
-            error.taken = taken  # type: ignore[attr-defined]
-            raise
-        return taken
+            return taken, error
+        return taken, None
 
 
 class Rig:

@@ -105,6 +105,46 @@ def test_a_value_of_another_type_is_named(kind: object, column: list[object], to
         rows_out.check({WORDS: [column]}, set())
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "word", "more"),
+    [
+        (TEXT, 3, "string", ""),
+        (pyarrow.bool_(), 3, "boolean", ""),
+        (pyarrow.binary(), 3, "binary", ""),
+        (LONG, "a", "long", ""),
+        (DOUBLE, True, "double", ""),
+        (pyarrow.list_(TEXT), [3], "array<string>", ""),
+        (pyarrow.list_(LONG), ["a"], "array<long>", " (str is not long.)"),
+        (pyarrow.struct([("a", pyarrow.bool_())]), 3, "struct<a: boolean>", " (int is not struct<a: boolean>.)"),
+        (
+            TEXT,
+            "\ud800",
+            "string",
+            " ('utf-8' codec can't encode character '\\ud800' in position 0: surrogates not allowed.)",
+        ),
+    ],
+)
+def test_a_value_that_does_not_fit_is_told_in_the_words_of_the_schema(
+    kind: object, value: object, word: str, more: str
+) -> None:
+    rows_out = RowsOut((WORDS,), (("word",),), pyarrow.schema([("c0", kind)]))
+    with pytest.raises(ValueDoesNotFit) as caught:
+        [*rows_out.batches({WORDS: [[value]]})]
+    assert caught.value.message == (
+        f"words emitted {value!r} ({type(value).__name__}) as field 'word' of its stream 'default', and schemas= says "
+        f"that it is {word}. Name the type that is emitted, or emit that type.{more}"
+    )
+
+
+def test_the_type_is_told_as_it_was_written() -> None:
+    schema = pyarrow.schema([("c0", TEXT), ("c1", LONG)])
+    rows_out = RowsOut((WORDS,), (("word", "n"),), schema, (("", "BIGINT"),))
+    with pytest.raises(ValueDoesNotFit, match=r"says that it is BIGINT\. "):
+        [*rows_out.batches({WORDS: [["a"], ["b"]]})]
+    with pytest.raises(ValueDoesNotFit, match=r"says that it is string\. "):
+        [*rows_out.batches({WORDS: [[1], [1]]})]
+
+
 def test_each_value_within_a_list_is_looked_at_though_lists_have_passed() -> None:
     rows_out = RowsOut((WORDS,), (("word",),), pyarrow.schema([("c0", pyarrow.list_(LONG))]))
     fitting: set[tuple[int, int, type]] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -371,6 +372,17 @@ def test_settings_can_be_overridden_by_name_and_are_checked_again() -> None:
     assert "fetch_size_bytes" in KafkaSpout.override_keys()
     with pytest.raises(SettingError):
         KafkaSpout.with_overrides(kwargs, {"fetch_min_bytes": "0"})
+
+
+def test_each_setting_can_be_set_for_a_run_or_in_the_topology_alone() -> None:
+    """And a value of a wrong kind is refused in words, whichever it is."""
+    names = {field.name for field in dataclasses.fields(SpoutConfig)}
+    assert KafkaSpout.override_keys() | KafkaSpout.topology_keys() == names
+    assert not KafkaSpout.override_keys() & KafkaSpout.topology_keys()
+    kwargs = KafkaSpout.spec(config=CONFIG).kwargs
+    for name in KafkaSpout.override_keys():
+        with pytest.raises(SettingError, match=name):
+            KafkaSpout.with_overrides(kwargs, {name: {"x": 1}})
 
 
 def test_k9_1_and_k11_the_interface_and_the_names_of_the_articles_table_exist() -> None:

@@ -177,6 +177,42 @@ def test_settings_can_be_given_as_text() -> None:
     assert "hosts" in override_names() and "scheme" not in override_names()
 
 
+@pytest.mark.parametrize("name", ["start_offset", "stop_offset"])
+@pytest.mark.parametrize(
+    ("of_one", "of_two"),
+    [
+        ('{"0": 20, "1": "latest"}', '{"a": {"0": 20, "1": "latest"}}'),  # with -c
+        ({"0": 20, "1": "latest"}, {"a": {"0": 20, "1": "latest"}}),  # in a file of settings
+        ({0: 20, 1: "latest"}, {("a", 0): 20, ("a", 1): "latest"}),  # from Python
+    ],
+)
+def test_places_by_partition_can_be_given_for_a_run(name: str, of_one: Any, of_two: Any) -> None:
+    assert getattr(config().with_text({name: of_one}), name) == {0: 20, 1: "latest"}
+    assert getattr(several().with_text({name: of_two}), name) == {("a", 0): 20, ("a", 1): "latest"}
+    times = config().with_text({name: {"0": "2026-01-01T00:00:00+00:00", "1": "20"}})
+    assert getattr(times, name) == {0: datetime(2026, 1, 1, tzinfo=UTC), 1: 20}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("{0: 20}", "stop_offset cannot be '{0: 20}': Expecting property name .* '{\"0\": 20}'"),
+        ('{"0": 20, "0": 21}', "'0' is given twice"),
+        ('{"0": "soon"}', "of 0 it is 'soon'"),
+        ('{"0": 1.5}', "of 0 it is 1.5"),
+        ('{"x": 20}', "'x' names no partition"),
+        ('{"00": 20}', "'00' names no partition"),
+        ('{"other": {"0": 20}}', r"\('other', 0\) is of a topic that the spout does not read"),
+        ('{"lines": {"x": 20}}', r"\('lines', 'x'\) names no partition"),
+        ('{"lines": {}}', "'lines' names no partition"),
+        ('{"a": ' * 20_000, "stop_offset cannot be"),
+    ],
+)
+def test_of_wrong_places_by_partition_key_and_value_are_named(given: str, said: str) -> None:
+    with pytest.raises(SettingError, match=said):
+        config().with_text({"stop_offset": given})
+
+
 def test_a_scheme_may_be_given_as_a_class() -> None:
     assert isinstance(config(scheme=RawScheme).scheme, RawScheme)
 
