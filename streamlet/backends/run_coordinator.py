@@ -423,8 +423,7 @@ class RunCoordinator:
             "secret": self.secret,
             "certificate": self.certificate,
             "folder": str(self.directory),
-            "modules": dict(self.code.modules),
-            "files": dict(self.code.files),
+            **dataclasses.asdict(self.code),
             "build": self.build,
         }
         return messages.WorkerPlan(
