@@ -69,12 +69,33 @@ class TuplesLeft(StreamletError):
         self.result = result
 
 
-def check_end(result: RunResult, topology: TopologySpec, errors: Sequence[str], raised: Sequence[str]) -> RunResult:
+def check_end(
+    result: RunResult,
+    topology: TopologySpec,
+    errors: Sequence[str],
+    raised: Sequence[str],
+    cut_exits: Sequence[str] = (),
+) -> RunResult:
     """Return the result of a run that succeeded and was closed.
 
-    ``raised`` are the errors of those that could not; ``errors`` as for ``check_result``. Raises RunFailed,
-    TreesFailed, TuplesLeft or TickFailed.
+    ``raised`` are the errors of those that could not; ``cut_exits`` tell who died at its exit afterwards; ``errors`` as
+    for ``check_result``. Raises RunFailed, TreesFailed, TuplesLeft or TickFailed.
     """
+    cut = f"{'; '.join(cut_exits)}. What was acked is not read again." if cut_exits else ""
+    try:
+        checked = _check_closed(result, topology, errors, raised)
+    except (RunFailed, TreesFailed, TuplesLeft, TickFailed) as found:
+        if not cut:
+            raise
+        raise type(found)(f"{found.message} Besides, {cut}", result=result) from None
+    # As of a `cleanup` that was cut: after Ctrl-C the user is only told.
+    if cut and result.reason != "interrupted":
+        raise RunFailed(f"The topology ran to its end, but {cut}", result=result)
+    return checked
+
+
+def _check_closed(result: RunResult, topology: TopologySpec, errors: Sequence[str], raised: Sequence[str]) -> RunResult:
+    """Return the result of a run but for its workers' exits."""
     # Rule: everything that is known is said, and the numbers are in the result. A worker that is lost while the run
     # drains takes tuples along, too: the words about its closing must not hide theirs.
     closing = _closing_text(raised, result)

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from streamlet.backends.contract import Observer, RunRequest, RunResult, Stop
@@ -138,10 +138,17 @@ class ProcessLauncher:
     def ask_why(self, workers: frozenset[tuple[int, int]], tell: Callable[[HeldUp], None]) -> None:
         """Say nothing: a process begins as soon as it is started."""
 
-    def let_end(self, workers: Collection[int]) -> list[int]:
+    def let_end(self, workers: Mapping[int, bool]) -> dict[int, str]:
         closed = {worker: self._processes[worker][1] for worker in workers if worker in self._processes}
         wait_until_ended([*closed.values()], EXIT_S)
-        return [worker for worker, process in closed.items() if _status(process) is None]
+        how = dict[int, str]()
+        for worker, process in closed.items():
+            status = _status(process)
+            if status is None:
+                how[worker] = ""
+            elif status < 0 or (status and not workers[worker]):
+                how[worker] = _exit_text(status)
+        return how
 
     def close(self) -> None:
         wait_until_ended([process for _, process in self._processes.values()], OWN_END_S)

@@ -18,7 +18,7 @@ import shutil
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from streamlet.backends import run_commands
@@ -112,8 +112,11 @@ class Launcher(Protocol):
     def ask_why(self, workers: frozenset[tuple[int, int]], tell: Callable[[HeldUp], None]) -> None:
         """Look why these (worker, epoch) have not begun; ``tell`` it, now or later, on any thread, or never."""
 
-    def let_end(self, workers: Collection[int]) -> list[int]:
-        """Wait a while until workers that have closed end by themselves; return those that have not."""
+    def let_end(self, workers: Mapping[int, bool]) -> dict[int, str]:
+        """Wait a while until workers that have closed end by themselves; return how others ended, or "" for not yet.
+
+        Those that map to True have told an error, and their process says so by its status.
+        """
 
     def close(self) -> None:
         """End everything that was started, before this returns."""
@@ -173,6 +176,9 @@ class RunCoordinator:
         """Answers of the launcher that the supervisor has not seen. Any thread adds to it."""
         self._close_errors: list[str] = []
         self._close_traces: list[str] = []
+        self._told_errors: set[int] = set()
+        """Workers whose process ends with the status of an error."""
+        self._cut_exits: list[str] = []
         self._channel_closed_at: dict[tuple[int, int], float] = {}
         self._memory: dict[int, deque[Memory]] = {}
         """Worker -> the last two looks at its process's memory. The last may be one at a process being killed."""
@@ -237,7 +243,7 @@ class RunCoordinator:
         if self.ends_by is not None:
             raise drained_failure(self.ends_by, result, self.complaints, self._close_errors)
         try:
-            return check_end(result, self.plan.topology, self.complaints, self._close_errors)
+            return check_end(result, self.plan.topology, self.complaints, self._close_errors, self._cut_exits)
         except StreamletError as error:
             error.trace = error.trace or "".join(self._close_traces)  # for --debug
             raise
@@ -338,10 +344,7 @@ class RunCoordinator:
         # the launcher then has less to kill.
         for channel in [*(held for _, held in self.channels.values()), *(adopted[2] for adopted in self._adopted)]:
             channel.close()
-        closed = {index: worker.epoch for index, worker in self.supervisor.workers.items() if worker.stopped}
-        for worker in self.launcher.let_end(closed):
-            text = "had closed, did not end by itself and was killed: what its `atexit` functions do may be missing"
-            self._say("warning", f"worker {worker} {text}", worker, closed[worker])
+        self._let_end()
         self.launcher.close()
         if self._commands is not None:
             self._commands.close()
@@ -351,6 +354,24 @@ class RunCoordinator:
         os.close(wake)
         self.pages.clear()  # each has a descriptor
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _let_end(self) -> None:
+        """Give closed workers time for their exit; tell who did not come to its end."""
+        # Rule: one that dies at its exit leaves functions that never run. Libraries flush there what was acked: the
+        # run ended with 0 and without a word.
+        closed = {index: worker.epoch for index, worker in self.supervisor.workers.items() if worker.stopped}
+        ends = self.launcher.let_end({worker: worker in self._told_errors for worker in closed})
+        for worker, how in ends.items():
+            if how:
+                about = f"worker {worker} (epoch {closed[worker]}) had closed and {how} at its exit"
+                text = (
+                    f"{about}: the `atexit` functions that were left may not have run, and what they do may be missing"
+                )
+                self._cut_exits.append(text)
+            else:
+                end = "had closed, did not end by itself and was killed"
+                text = f"worker {worker} {end}: what its `atexit` functions do may be missing"
+            self._say("warning", text, worker, closed[worker])
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -423,8 +444,7 @@ class RunCoordinator:
             "secret": self.secret,
             "certificate": self.certificate,
             "folder": str(self.directory),
-            "modules": dict(self.code.modules),
-            "files": dict(self.code.files),
+            **dataclasses.asdict(self.code),
             "build": self.build,
         }
         return messages.WorkerPlan(
@@ -616,6 +636,8 @@ class RunCoordinator:
                 self._failed(worker, epoch, message, now)
             case messages.Stopped(errors, left, traces):
                 self._close_errors += errors
+                if errors:
+                    self._told_errors.add(worker)
                 self._close_traces += traces
                 self.numbers.left.update(left)
                 supervisor.stopped(worker, epoch)
@@ -637,6 +659,7 @@ class RunCoordinator:
 
     def _failed(self, worker: int, epoch: int, failed: Failed, now: float) -> None:
         """End the run for a worker's failure, or start it again."""
+        self._told_errors.add(worker)
         # A replacement starts while the run is under way: a server that is away may come back, and ending the run would
         # lose it for a short outage. At the first start the user waits for an answer, so there it ends the run.
         if failed.retriable and self.supervisor.starts_again(worker, epoch):

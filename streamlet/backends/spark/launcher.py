@@ -7,7 +7,7 @@ import os
 import selectors
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from streamlet.backends.run_coordinator import Adopt
@@ -198,9 +198,9 @@ class SlotLauncher:
             self._slots.pop((worker, epoch), None)
         return taken
 
-    def let_end(self, workers: Collection[int]) -> list[int]:
+    def let_end(self, workers: Mapping[int, bool]) -> dict[int, str]:
         """Return none: a slot's process is Spark's, and lives on."""
-        return []
+        return {}
 
     def close(self) -> None:
         """Let tasks return, cancel those that do not, and stop listening."""

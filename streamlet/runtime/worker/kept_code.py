@@ -5,7 +5,9 @@ stands. An edit made meanwhile is reported and not used, so that two versions ne
 
 Kept are the modules that the check imported, and the files of the folder (and of ``src`` beside it), the nearest first
 and up to a bound. Of any other file below the folder (one that was made since, or is beyond the bound) the first worker
-that imports it keeps a copy, and all others use that.
+that imports it keeps a copy, and all others use that; one that was made since is told.
+
+What the topology's own import looked for and did not find at the check is not there for its import in a worker either.
 
 A file is known by the path that it is imported by, and by its real one: a link that is turned meanwhile, to another
 release or by Kubernetes, is an edit like any other.
@@ -14,6 +16,7 @@ release or by Kubernetes, is an edit like any other.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.machinery
 import importlib.util
@@ -21,9 +24,9 @@ import itertools
 import os
 import sys
 import sysconfig
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
@@ -31,7 +34,7 @@ from typing import Any
 
 from streamlet.base.errors import StreamletError
 from streamlet.base.python_files import python_files
-from streamlet.runtime.worker.loading import place_of, source_folder
+from streamlet.runtime.worker.loading import file_being_imported, place_of, side_notes, source_folder
 
 MOST_FILES = 2000
 """Files that are kept beside the modules that were imported: a topology may lie in a home folder."""
@@ -66,11 +69,19 @@ class Code:
     """Name of a module that the check imported -> its file, and "package" or "module"."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Path of a file, as it is imported and without links -> the hash of its source."""
+    roots: Sequence[str] = ()
+    """The folders of the user's code."""
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Symbolic link in the path of a kept file -> where it led."""
+    elsewhere: Sequence[str] = ()
+    """Names that meant no file of the user's at the check: nothing at all, or a library."""
+    kept_s: float = 0.0
+    """When it was kept, in seconds since 1970."""
 
 
 def keep_code(file: Path, folder: Path) -> Code:
     """Copy the sources of a topology into ``folder``; return them."""
-    roots = code_roots(file)
+    roots, kept_s = code_roots(file), time.time()
     folder.mkdir()
     files: dict[str, str] = {}
     modules: dict[str, Sequence[str]] = {}
@@ -86,16 +97,34 @@ def keep_code(file: Path, folder: Path) -> Code:
         size += _keep(path, folder, files) or 0
         if size > MOST_BYTES:
             break
-    return Code(modules, files)
+    others = {name for name in list(sys.modules) if "." not in name} | side_notes(file).missed - sys.modules.keys()
+    return Code(modules, files, [*map(str, roots)], _links(file, files), sorted(others - modules.keys()), kept_s)
+
+
+def _links(file: Path, files: Mapping[str, str]) -> dict[str, str]:
+    """Return the links in these paths, and where each leads."""
+    paths = {place for path in (str(file.absolute()), *files) for place in (Path(path), *Path(path).parents)}
+    return {str(path): os.path.realpath(path) for path in paths if path.is_symlink()}
 
 
 def code_roots(file: Path) -> list[Path]:
     """Return the folders of the user's code.
 
-    These are the one that ``file`` is imported from, and ``src``: as they are imported from, and without links.
+    They are the one that ``file`` is imported from, ``src``, and what the topology itself put on ``sys.path``: as they
+    are imported from, and without links.
     """
-    roots = [root for root in (place_of(file.absolute())[0], source_folder(file)) if root is not None]
+    # Rule: the folder of a link's target is one, too, and one that the topology put on sys.path. A topology's file, or
+    # a package, that is a link may put its real folder there: neighbours in it are code of the run like any other.
+    added = [Path(place).absolute() for place in side_notes(file).places if not _is_library(Path(place))]
+    nearest = [place_of(file.absolute())[0], source_folder(file), place_of(file.resolve())[0], *added]
+    roots = [root for root in nearest if root is not None]
     return [*dict.fromkeys([*roots, *(root.resolve() for root in roots)])]
+
+
+def _is_library(place: Path) -> bool:
+    """Tell whether a folder holds installed packages, or is none."""
+    real = place.resolve()
+    return _is_installed(real) or not real.is_dir()
 
 
 def _importable_later(file: Path, roots: Sequence[Path]) -> Iterator[Path]:
@@ -134,6 +163,10 @@ def own_build() -> str:
     return digest.hexdigest()
 
 
+def _is_installed(real: Path) -> bool:
+    return any(real.is_relative_to(other) for other in (*_INSTALLED, OWN)) or not _LIBRARIES.isdisjoint(real.parts)
+
+
 def _is_users(path: Path, roots: Sequence[Path]) -> bool:
     real = path.resolve()
     if any(real.is_relative_to(other) for other in (*_INSTALLED, OWN)):
@@ -148,16 +181,64 @@ def _is_users(path: Path, roots: Sequence[Path]) -> bool:
 class KeptCode(MetaPathFinder):
     """Finds the modules of a run as they were at its check.
 
-    Stands first on ``sys.meta_path`` of a worker. ``file`` is the topology's.
+    Stands first on ``sys.meta_path`` of a worker, and gives the source files that others load, too.
 
-    ``tell`` gets the path of each file that is another by now.
+    ``tell`` gets the path of each file that is another by now; ``tell_added`` that of each one that was not there, and
+    whether it was taken.
     """
 
-    def __init__(self, code: Code, file: Path, folder: Path, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, code: Code, folder: Path, tell: Callable[[str], None], tell_added: Callable[[str, bool], None]
+    ) -> None:
         self._code = code
-        self._roots = code_roots(file)
+        self._roots = list(dict.fromkeys([*map(Path, code.roots), *(Path(root).resolve() for root in code.roots)]))
+        self._elsewhere = frozenset(code.elsewhere)
         self._folder = folder
-        self._tell = tell
+        self._tell = functools.cache(tell)  # once for each
+        self._tell_added = functools.cache(tell_added)
+
+    def install(self) -> None:
+        """Let whatever finder or loader is asked load the start's code."""
+        # Rule: code of the user's is looked at where its bytes are read, not where its name is found. A module loaded
+        # by its file (`spec_from_file_location`), or by a finder of the user's, asks no finder of ours.
+        sys.meta_path.insert(0, self)
+        loader, finder = importlib.machinery.SourceFileLoader, importlib.machinery.FileFinder
+        get_data, path_stats, find_spec = loader.get_data, loader.path_stats, finder.find_spec
+
+        def kept_data(own: importlib.machinery.SourceFileLoader, path: str) -> bytes:
+            return self._source(path) if path == own.path and self._is_code(path) else get_data(own, path)
+
+        def no_stats(own: importlib.machinery.SourceFileLoader, path: str) -> Any:
+            if path == own.path and self._is_code(path):
+                raise OSError  # no time of change: byte code that lies beside the file may be of an edit
+            return path_stats(own, path)
+
+        def found_then(own: importlib.machinery.FileFinder, fullname: str, target: ModuleType | None = None) -> Any:
+            spec = find_spec(own, fullname, target)
+            return None if spec is not None and self._was_missed(fullname, spec) else spec
+
+        # In the classes: every loader and finder of these kinds, whatever made it, then knows the start.
+        loader.get_data = kept_data  # type: ignore[method-assign,assignment]  # as above
+        loader.path_stats = no_stats  # type: ignore[method-assign,assignment]  # as above
+        finder.find_spec = found_then  # type: ignore[method-assign,assignment]  # as above
+
+    def _is_code(self, path: str) -> bool:
+        if not path.endswith(".py"):
+            return False
+        known = not _is_installed(Path(path)) and self._hash_at_start(path) is not None
+        return known or _is_users(Path(path), self._roots)
+
+    def _was_missed(self, fullname: str, spec: importlib.machinery.ModuleSpec) -> bool:
+        """Tell whether the topology's import would find more than its check."""
+        # Rule: what a topology's own import did not find at the check, or found in a library, it finds so in every
+        # worker. A file that was added since (`try: import extra`) gave the workers of one run different code. In
+        # methods it is found: a topology may make modules while it runs.
+        if fullname not in self._elsewhere or file_being_imported() is None or spec.origin is None:
+            return False
+        if not self._is_code(spec.origin) or self._hash_at_start(spec.origin) is not None:
+            return False
+        self._tell_added(spec.origin, False)
+        return True
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -175,7 +256,7 @@ class KeptCode(MetaPathFinder):
         # Only what the interpreter itself would read from a source file: loaders of the user's have their own ways.
         if type(spec.loader) is not importlib.machinery.SourceFileLoader or spec.origin is None:
             return spec
-        if not _is_users(Path(spec.origin), self._roots):
+        if not self._is_code(spec.origin):
             return spec
         return self._spec(fullname, spec.origin, is_package=spec.submodule_search_locations is not None)
 
@@ -221,7 +302,7 @@ class KeptCode(MetaPathFinder):
             self._tell(str(spec.origin))
         return self._spec(fullname, file, is_package)
 
-    @cached_property
+    @functools.cached_property
     def _folders(self) -> set[Path]:
         """Folders that held kept files at the start."""
         return {folder for file in self._code.files for folder in Path(file).parents}
@@ -264,10 +345,16 @@ class KeptCode(MetaPathFinder):
         known = files.get(str(Path(file).absolute())) or files.get(real)
         if known is not None:
             return known
-        # What a kept link leads to by now: the topology may have put the real folder of its file on sys.path.
-        name = f"/{Path(file).name}"
-        others = (other for other in files if other.endswith(name) and os.path.realpath(other) == real)
-        return next((files[other] for other in others), None)
+        return next((files[before] for before in self._before(real) if before in files), None)
+
+    def _before(self, real: str) -> Iterator[str]:
+        """Yield where a file would have been before links were turned."""
+        # The topology may have put the real folder of its file, or of a package, on sys.path.
+        for link, was in self._code.links.items():
+            now = os.path.realpath(link)
+            for place, before in ((now, was), (now.rpartition("/")[0], was.rpartition("/")[0])):
+                if now != was and real.startswith(f"{place}/"):
+                    yield before + real[len(place) :]
 
     def _from_start(self, file: str, digest: str) -> bytes:
         why = "damaged"
@@ -292,10 +379,23 @@ class KeptCode(MetaPathFinder):
             own.write_bytes(source)
             with contextlib.suppress(FileExistsError):
                 first.hardlink_to(own)
+                if _changed_s(file) > self._code.kept_s:
+                    self._tell_added(file, True)
             own.unlink()
             return first.read_bytes()
         except OSError:  # no room, or the folder was swept: what is there is all that there is
             return source
+
+
+def _changed_s(file: str) -> float:
+    """Return when a file came to its place, or was written last; 0 where it is not there."""
+    # A link in its path that was turned has brought it there, too. Times of change: that of the content can be set.
+    path = Path(file).absolute()
+    try:
+        times = [path.stat().st_ctime, path.lstat().st_ctime]
+        return max(times + [place.lstat().st_ctime for place in path.parents if place.is_symlink()])
+    except OSError:
+        return 0.0
 
 
 class _KeptLoader(importlib.machinery.SourceFileLoader):

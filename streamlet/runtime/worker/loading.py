@@ -7,12 +7,16 @@ A folder ``src`` beside the file's own goes last, as in a streamparse project.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass, field
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 
@@ -100,7 +104,8 @@ def _import(file: Path) -> ModuleType:
     _check_name_is_free(file, folder, name)
     token = _file_being_imported.set(file)
     try:
-        return importlib.import_module(name)
+        with _noted(file):
+            return importlib.import_module(name)
     except SyntaxError as error:
         place = f"line {error.lineno}" if error.lineno else "at its start"
         raise CannotLoad(
@@ -167,6 +172,42 @@ def _check_name_is_free(file: Path, folder: Path, name: str) -> None:
             f"{getattr(present, '__file__', 'the interpreter itself')}. Rename "
             f"{'the file' if top == name else f'the folder {folder / top}'}."
         )
+
+
+@dataclass(slots=True, eq=False)
+class SideNotes(MetaPathFinder):
+    """What a topology's import does beside it.
+
+    ``missed``: names that it looked for and did not find. ``places``: folders that it put on ``sys.path``.
+    """
+
+    missed: set[str] = field(default_factory=set)
+    places: dict[str, None] = field(default_factory=dict)
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        """Note a name that no other finder has found, and find nothing."""
+        self.missed.add(fullname)
+
+
+_side_notes: dict[Path, SideNotes] = {}
+
+
+@contextlib.contextmanager
+def _noted(file: Path) -> Iterator[None]:
+    """Note what an import of this file does beside it."""
+    notes, before = side_notes(file), set(sys.path)
+    sys.meta_path.append(notes)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # the topology may have cleared the list
+            sys.meta_path.remove(notes)
+        notes.places.update((path, None) for path in sys.path if isinstance(path, str) and path not in before)
+
+
+def side_notes(file: Path) -> SideNotes:
+    """Return what this process noted when it imported a topology's file."""
+    return _side_notes.setdefault(file.absolute(), SideNotes())
 
 
 def file_being_imported() -> Path | None:

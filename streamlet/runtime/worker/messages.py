@@ -160,7 +160,11 @@ class WorkerPlan:
         default_factory=dict
     )
     files: Annotated[Mapping[str, str], _dict_of(_is(str), _is(str))] = field(default_factory=dict)
-    """The code of the run as it was when it was checked (``kept_code.Code``), and where its source lies."""
+    roots: Annotated[Sequence[str], _list_of(_is(str))] = field(default_factory=list)
+    links: Annotated[Mapping[str, str], _dict_of(_is(str), _is(str))] = field(default_factory=dict)
+    elsewhere: Annotated[Sequence[str], _list_of(_is(str))] = field(default_factory=list)
+    kept_s: Annotated[float, _is(int, float)] = 0.0
+    """The code of the run as it was when it was checked (``kept_code.Code``)."""
     build: Text = ""
     """Hash of streamlet's own files when the run began (``kept_code``); empty where they travel with the run."""
     certificate: Bytes = b""

@@ -253,8 +253,8 @@ class Worker:
         """Import the topology and place its tasks as the coordinator did. Raises StreamletError."""
         plan = self.plan
         if plan.modules:
-            code = Code(plan.modules, plan.files)
-            sys.meta_path.insert(0, KeptCode(code, Path(plan.file), Path(plan.code_folder), self._tell_edited))
+            code = Code(plan.modules, plan.files, plan.roots, plan.links, plan.elsewhere, plan.kept_s)
+            KeptCode(code, Path(plan.code_folder), self._tell_edited, self._tell_added).install()
         try:
             topology = load_topology(Path(plan.file), plan.attribute)
         except CannotLoad as error:  # the coordinator could: the user's input is not bad
@@ -274,6 +274,22 @@ class Worker:
             f"{file} was changed since the run began. Worker {self.index} (epoch {self.epoch}) runs the code of the "
             "start, as all others do; start the run again to take the change.",
         )
+
+    def _tell_added(self, file: str, taken: bool) -> None:
+        here = f"Worker {self.index} (epoch {self.epoch})"
+        if taken:
+            text = (
+                f"{file} was added or changed after the run began, and its code of then was not kept. {here} has "
+                "imported it as it is now, and this copy is what others import from now on; a worker that looked for "
+                "it before runs without it, or with what it found. If the topology did not make the file itself, start "
+                "the run again: its workers may have different code."
+            )
+        else:
+            text = (
+                f"{file} was added after the run began, and the topology's import did not find it then. {here} goes "
+                "on without it, as all others do; start the run again to take it."
+            )
+        self.tell("warning", text)
 
     def _turn(self) -> None:
         assert self.collector is not None

@@ -63,8 +63,8 @@ class Nothing:
 
     def ask_why(self, workers: Any, tell: Any) -> None: ...
 
-    def let_end(self, workers: Any) -> list[int]:
-        return []
+    def let_end(self, workers: Any) -> dict[int, str]:
+        return {}
 
     def close(self) -> None: ...
 

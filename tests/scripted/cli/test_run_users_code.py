@@ -138,6 +138,29 @@ def test_what_takes_long_at_a_workers_exit_is_waited_for_or_named(
     assert ("worker 0 had closed, did not end by itself and was killed" in done.stderr) is cut, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("crash", "how"),
+    [("os.kill(os.getpid(), 11)", "was killed by SIGSEGV"), ("os._exit(3)", "ended with status 3")],
+)
+def test_a_worker_that_dies_of_what_was_left_for_its_exit_is_named_and_fails_the_run(
+    streamlet, tmp_path: Path, crash: str, how: str
+) -> None:
+    """Functions that were registered before never run."""
+    mark = tmp_path / "mark"
+    left = f"import os; atexit.register(Path({str(mark)!r}).write_text, 'done'); atexit.register(lambda: {crash})"
+    done = streamlet("run", streamlet.write(made(initialize=left)), "--until-caught-up")
+    assert done.returncode == 1 and not mark.exists(), done
+    said = f"worker 0 (epoch 1) had closed and {how} at its exit"
+    assert said in " ".join(done.stderr.split()) and "`atexit`" in done.stderr, done.stderr
+
+
+def test_a_worker_that_ends_with_its_errors_status_has_not_died_at_its_exit(streamlet) -> None:
+    """After a ``cleanup`` that raises, a process ends with a status as well."""
+    raises = "def cleanup(self): raise OSError('the disk is full')"
+    done = streamlet("run", streamlet.write(made(sink=raises)), "--until-caught-up")
+    assert done.returncode == 1 and "the disk is full" in done.stderr and "had closed" not in done.stderr, done
+
+
 @backends
 def test_a_spout_may_read_a_regular_file_and_return_its_descriptor(streamlet, backend: str) -> None:
     """No kernel watches one: it is always readable, so the spout is asked."""

@@ -18,7 +18,7 @@ from streamlet.backends.run_coordinator import RunFailed
 from streamlet.base.python_files import python_files
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker import kept_code
-from streamlet.runtime.worker.kept_code import KeptCode, keep_code
+from streamlet.runtime.worker.kept_code import Code, KeptCode, keep_code
 from streamlet.runtime.worker.loading import load_topology
 from tests.marked_processes import REPOSITORY, streamlet
 from tests.patience import PATIENCE_S
@@ -144,6 +144,115 @@ def test_what_is_imported_in_a_method_is_the_code_of_the_start_after_an_edit_too
     watcher = run_edited(file, seen, lambda: make_second(*late))
     assert set(seen.read_text().splitlines()) == {"1 first, made, first, first", "2 first, made, first, first"}
     assert_told(watcher, *late, made)
+    (added,) = [text for text in watcher.texts if text.startswith(f"{made} was added or changed after the run began")]
+    assert "Worker 1 (epoch 1) has imported it as it is now" in added and "start the run again" in added
+
+
+LOADED = f"""
+import importlib.util, os, sys
+{{head}}
+{ENDLESS}
+class Writes(Bolt):
+    def initialize(self, conf, context):
+        seen = [VERSION]
+        if {{late!r}}:
+            seen.append(importlib.import_module({{late!r}}).VERSION)
+{WRITTEN}"""
+
+BY_FILE = """
+spec = importlib.util.spec_from_file_location({name!r}, os.path.join(os.path.dirname(__file__), "{name}.py"))
+sys.modules[{name!r}] = by_file = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(by_file)
+VERSION = by_file.VERSION
+"""
+
+REAL_FOLDER = """
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from {name} import VERSION
+"""
+
+OPTIONAL = """
+VERSION = "first"
+try:
+    from {name} import VERSION
+except ImportError:
+    pass
+if importlib.util.find_spec({name!r}):
+    VERSION = "second"
+"""
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_module_that_is_loaded_by_its_file_is_the_one_of_the_start(tmp_path: Path, linked: bool) -> None:
+    name, seen = f"by_file_{tmp_path.name}", tmp_path / "seen"
+    file, plugin = tmp_path / f"top_{name}.py", tmp_path / f"{name}.py"
+    there = tmp_path / "elsewhere.py" if linked else plugin
+    there.write_text('VERSION = "first"\n')
+    if linked:
+        plugin.symlink_to(there)
+    file.write_text(LOADED.format(head=BY_FILE.format(name=name), late="", seen=str(seen)))
+    watcher = run_edited(file, seen, lambda: make_second(there))
+    assert set(seen.read_text().splitlines()) == {"1 first", "2 first"}
+    assert_told(watcher, plugin)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("packaged", [False, True])
+def test_neighbours_of_what_a_link_leads_to_are_those_of_the_start(
+    tmp_path: Path, packaged: bool, turned: bool
+) -> None:
+    """The topology, or a package of its own, puts its real folder on sys.path; that is edited, or the link turned."""
+    name, seen, app = f"neighbour_{packaged}_{turned}", tmp_path / "seen", tmp_path / "app"
+    app.mkdir()
+    file, package, late = app / f"top_{name}.py", f"package_{name}", f"late_{name}"
+    text = LOADED.format(head=REAL_FOLDER.format(name=name), late=late, seen=str(seen))
+    inside = REAL_FOLDER.format(name=name).replace("realpath(__file__)", "dirname(os.path.realpath(__file__))")
+    for version in ("first", "second"):
+        (tmp_path / version / package).mkdir(parents=True)
+        (tmp_path / version / package / "__init__.py").write_text(f"import os, sys\n{inside}")
+        for module in (name, late):
+            (tmp_path / version / f"{module}.py").write_text(f"VERSION = {version!r}\n")
+        (tmp_path / version / file.name).write_text(text)
+    if packaged:
+        file.write_text(LOADED.format(head=f"from {package} import VERSION", late=late, seen=str(seen)))
+    link = app / package if packaged else file
+    link.symlink_to(tmp_path / "first" / link.name)
+    there = [tmp_path / "first" / f"{module}.py" for module in (name, late)]
+
+    def edit() -> None:
+        turn(link, tmp_path / "second" / link.name) if turned else make_second(*there)
+
+    watcher = run_edited(file, seen, edit)
+    assert set(seen.read_text().splitlines()) == {"1 first, first", "2 first, first"}
+    # Where the link was turned, the one that was imported at the check is found where it lay, and is as it was.
+    assert_told(watcher, *([tmp_path / "second" / there[1].name] if turned else there))
+
+
+def test_what_the_topology_did_not_find_at_its_check_is_not_found_by_a_replacement(tmp_path: Path) -> None:
+    name, seen = f"optional_{tmp_path.name}", tmp_path / "seen"
+    file, extra = tmp_path / f"top_{name}.py", tmp_path / f"{name}.py"
+    file.write_text(LOADED.format(head=OPTIONAL.format(name=name), late="", seen=str(seen)))
+    watcher = run_edited(file, seen, lambda: extra.write_text('VERSION = "second"\n'))
+    assert set(seen.read_text().splitlines()) == {"1 first", "2 first"}
+    (told,) = [text for text in watcher.texts if text.startswith(f"{extra} was added after the run began")]
+    assert "Worker 1 (epoch 2) goes on without it, as all others do" in told
+
+
+def test_a_file_that_was_added_is_told_by_its_first_importer_and_a_turned_link_adds_one(tmp_path: Path) -> None:
+    file, plugins = tmp_path / f"adds_{tmp_path.name}.py", tmp_path / "plugins"
+    file.write_text(QUIET)
+    for version in ("one", "two"):
+        (tmp_path / f"{version}-release").mkdir()
+        (tmp_path / f"{version}-release" / "__init__.py").write_text("")
+    (tmp_path / "two-release" / "more.py").write_text("")
+    plugins.symlink_to("one-release")
+    load_topology(file)
+    code, told = keep_code(file, tmp_path / "code"), list[str]()
+    time.sleep(0.05)  # times of files may lag behind the clock by a tick of the kernel
+    turn(plugins, "two-release")
+    for _ in "two workers":
+        assert finder_of(code, tmp_path / "code", told).find_spec("plugins.more", [str(plugins)]) is not None
+    assert told == [f"{plugins / 'more.py'} True"]
 
 
 RELEASED = f"""
@@ -225,13 +334,18 @@ def test_a_worker_that_restarts_after_a_link_was_turned_runs_the_code_of_the_sta
     assert_told(watcher, file, *others)
 
 
+def finder_of(code: Code, folder: Path, told: list[str]) -> KeptCode:
+    """Return a finder of this code, which tells edits and additions to one list."""
+    return KeptCode(code, folder, told.append, lambda file, taken: told.append(f"{file} {taken}"))
+
+
 def test_a_file_that_was_removed_is_imported_as_it_was(tmp_path: Path) -> None:
     file, late = tmp_path / f"gone_later_{tmp_path.name}.py", tmp_path / f"helper_{tmp_path.name}.py"
     file.write_text(QUIET)
     late.write_text("VERSION = 1\n")
     load_topology(file)
     told = list[str]()
-    finder = KeptCode(keep_code(file, tmp_path / "code"), file, tmp_path / "code", told.append)
+    finder = finder_of(keep_code(file, tmp_path / "code"), tmp_path / "code", told)
     late.unlink()
     spec = finder.find_spec(late.stem, None)
     assert spec is not None and spec.loader is not None and told == [str(late)]
@@ -249,7 +363,7 @@ def test_a_file_beyond_the_bound_is_what_its_first_import_read(tmp_path: Path, m
     code = keep_code(file, folder)
     assert [*code.files] == [str(file.resolve())]
     for _ in "two workers, then one that starts later":
-        spec = KeptCode(code, file, folder, told.append).find_spec(late.stem, None)
+        spec = finder_of(code, folder, told).find_spec(late.stem, None)
         assert spec is not None and spec.loader is not None
         assert spec.loader.get_data(str(late)) == b"VERSION = 1\n"  # type: ignore[attr-defined]  # a SourceLoader's
         late.write_text("VERSION = 2\n")
@@ -262,7 +376,7 @@ def kept_in(file: Path, folder: Path) -> tuple[Callable[[str, list[str] | None],
     code, told = keep_code(file, folder), list[str]()
 
     def read(name: str, path: list[str] | None) -> bytes | None:
-        spec = KeptCode(code, file, folder, told.append).find_spec(name, path)
+        spec = finder_of(code, folder, told).find_spec(name, path)
         if spec is None or spec.origin is None or not isinstance(spec.loader, SourceFileLoader):
             return None
         return spec.loader.get_data(spec.origin)
@@ -321,7 +435,7 @@ def test_a_package_without_init_whose_folder_was_removed_is_imported_as_it_was(t
     (folder / "part.py").write_text("VERSION = 1\n")
     load_topology(file)
     told = list[str]()
-    finder = KeptCode(keep_code(file, tmp_path / "code"), file, tmp_path / "code", told.append)
+    finder = finder_of(keep_code(file, tmp_path / "code"), tmp_path / "code", told)
     shutil.rmtree(folder)
     spec = finder.find_spec("scattered", [str(tmp_path)])
     assert spec is not None and spec.loader is None and spec.submodule_search_locations == [str(folder)]
@@ -372,7 +486,7 @@ def test_environments_caches_and_installed_packages_in_the_folder_are_not_kept(t
     code = keep_code(file, tmp_path / "code")
     assert {Path(path).name for path in code.files} == {file.name, "k.py"}
     installed = tmp_path / "vendored" / "site-packages"
-    spec = KeptCode(code, file, tmp_path / "code", [].append).find_spec("v", [str(installed)])
+    spec = finder_of(code, tmp_path / "code", []).find_spec("v", [str(installed)])
     assert spec is not None and type(spec.loader) is SourceFileLoader  # as anybody would load it
 
 
@@ -384,7 +498,7 @@ def test_code_that_was_changed_and_is_not_kept_any_more_is_refused_and_not_mixed
     folder, told = tmp_path / "code", list[str]()
     code = keep_code(file, folder)
     assert list(code.modules) == [file.stem]
-    finder = KeptCode(code, file, folder, told.append)
+    finder = finder_of(code, folder, told)
     assert finder.find_spec(file.stem, None) is not None and told == []
     file.write_text("raise SystemExit\n")
     assert finder.find_spec(file.stem, None) is not None and told == [str(file)]
