@@ -24,7 +24,8 @@ TellOfTask = Callable[[str, str, str, int], None]
 class HeldWatch:
     """Names each bolt's oldest call outside of the loop.
 
-    Once, after ``limit_s``. Any thread looks. For bolts that answer for what they hold, tracked or not: another may hold tuples for as long as it likes.
+    Once, after ``limit_s``. Any thread looks. For bolts that answer for what they hold, tracked or not: another may
+    hold tuples for as long as it likes.
     """
 
     def __init__(self, bolts: Sequence[BoltTask], limit_s: float, tell: TellOfTask) -> None:
