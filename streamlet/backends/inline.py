@@ -219,6 +219,10 @@ class InlineBackend:
             partitions=tuple(loop.ledgers.partitions()),
             pending=loop.ledgers.unfinished() if state == "ended" else loop.ledgers.pending(),
             workers=({"worker": 0, "epoch": 1},),
+            hanging=tuple(
+                {"worker": 0, "component": loop.plan.tasks[row["task"] - 1].component, **row}
+                for row in loop.held_too_long()
+            ),
         )
 
 
@@ -276,6 +280,7 @@ class _CallWatch:
             over = self._over.wait(LOOK_S)
             look, tup = present_call(self._shared.in_hand, self._loop.tasks)
             now = self._shared.clock.monotonic()
+            self._loop.look_at_held(STALL_S, self._log)
             hang = self._long.observe(look, now)
             if hang is not None and hang.first:
                 self._tell(hang, tup, "Nothing else runs meanwhile.")
@@ -294,6 +299,10 @@ class _CallWatch:
         call = call_text(hang, tup, self._name(hang.look.task))
         stack = stack_of(self._run_thread)
         logger.warning("The run has been in %s. %s\n%s", call, follows, stack, extra=self._about(hang.look.task))
+
+    def _log(self, level: str, text: str, component: str, task: int) -> None:
+        # Not by the observer, which is called on the run's thread alone.
+        logger.log(getattr(logging, level.upper()), "%s", text, extra={ABOUT: (component, task)})
 
     def _name(self, task_id: int) -> str:
         return f"{self._component(task_id)} (task {task_id})"

@@ -111,6 +111,26 @@ class AsyncBolt(ConcurrentBolt):
         """Finish, once, on the bolt's loop, before ``cleanup``."""
 
 
+class _UnderWay:
+    """Notes when a tuple's call begins and ends. On the call's thread."""
+
+    # Rule: the end is said before the result is handed over, which the loop may take long after. While it is in another
+    # bolt's call, this one would seem to hang.
+
+    __slots__ = ("_port", "_tup")
+
+    def __init__(self, port: BoltPort, tup: Tuple) -> None:
+        self._port = port
+        self._tup = tup
+
+    def __enter__(self) -> None:
+        # On a loop, too: what blocks it (an emit that waits for room) keeps the other tuples from their beginning.
+        self._port.begins(self._tup)
+
+    def __exit__(self, *_: object) -> None:
+        self._port.ends(self._tup)
+
+
 class _Pool:
     """What a bolt's tuples are processed on. Made, and called but for ``settle``, on the worker's loop."""
 
@@ -141,8 +161,6 @@ class _Pool:
 
     def settle(self, tup: Tuple, error: BaseException | None) -> None:
         """Ack or fail a tuple that was processed, on its thread."""
-        if error is not None or not self._acks:  # it may be held on, by a bolt without `auto_fail` or `auto_ack`
-            self._port.ends(tup)
         try:
             if error is not None:
                 self._port.raised(error, tup)
@@ -150,11 +168,6 @@ class _Pool:
                 self._port.ack(tup)
         except BadEmit:
             pass  # The run has closed without it. It is known to be open, and was counted where nobody sends it again.
-
-    def begins(self, tup: Tuple) -> None:
-        """Note that the call for a tuple begins now. Any thread."""
-        # On a loop, too: what blocks it (an emit that waits for room) keeps the other tuples from their beginning.
-        self._port.begins(tup)
 
     def where(self, tup: Tuple) -> list[FrameSummary]:
         """Return where the call for a tuple stands; empty: it has not begun."""
@@ -205,10 +218,10 @@ class _Threads(_Pool):
         """Process tuples, one after the other. One of the threads."""
         while (tup := self._waiting.get()) is not None:
             _at_work.set(tup)
-            self.begins(tup)
             self._thread_of[tup] = threading.get_ident()
             try:
-                self.process(tup)
+                with _UnderWay(self._port, tup):
+                    self.process(tup)
             except BaseException as error:  # noqa: BLE001 - a thread's sys.exit() ends the run like a call's
                 self.settle(tup, error)
             else:
@@ -297,9 +310,9 @@ class _Loop(_Pool):
 
     async def _run(self, tup: Tuple) -> None:
         _at_work.set(tup)  # of this task alone: each has a context of its own
-        self.begins(tup)
         try:
-            await _answer(self.process, tup)
+            with _UnderWay(self._port, tup):
+                await _answer(self.process, tup)
         except BaseException as error:  # noqa: BLE001 - a coroutine's sys.exit() ends the run like a call's
             self.settle(tup, error)
         else:

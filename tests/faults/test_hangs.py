@@ -353,3 +353,96 @@ def test_what_waits_for_the_threads_of_a_pool_that_hangs_is_not_given_up(
     assert sorted(map(int, (tmp_path / "entered").read_text().split())) == [*range(1, 301)]
     (named, *_) = [text for text in seen.texts if "has been at work for" in text]
     assert said in named
+
+
+BESIDE = """
+import time
+from pathlib import Path
+from streamlet import AsyncBolt, Bolt, ReliableSpout, ThreadedBolt, Topology
+
+FOLDER = Path(__file__).parent
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if self.n < 600:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 600 and not self.has_unfinished()
+
+class Others(Numbers):
+    pass
+
+class Slow(Bolt):
+    def process(self, tup):
+        if tup.values[0] in (100, 300, 500):
+            time.sleep(5)
+
+class Pool(ThreadedBolt):
+    def process(self, tup):
+        pass
+
+class Loop(AsyncBolt):
+    async def process(self, tup):
+        pass
+
+class Sleeps(ThreadedBolt):
+    def process(self, tup):
+        if tup.values[0] == 1:
+            (FOLDER / "begun").touch()
+            time.sleep(9)
+
+class Waits(Bolt):
+    slept = False
+    def process(self, tup):
+        time.sleep(0.005)
+        if not self.slept and (FOLDER / "begun").exists():
+            self.slept = True
+            time.sleep(7)
+
+class Innocent(Topology):
+    config = {"streamlet.task.hang.secs": 2}
+    numbers = Numbers.spec()
+    others = Others.spec()
+    slow = Slow.spec(inputs=[others])
+    pool = Pool.spec(inputs=[numbers])
+    loop = Loop.spec(inputs=[numbers])
+
+class Guilty(Topology):
+    config = {"streamlet.task.hang.secs": 2}
+    numbers = Numbers.spec()
+    others = Others.spec()
+    waits = Waits.spec(inputs=[others])
+    sleeps = Sleeps.spec(inputs=[numbers])
+"""
+
+
+def beside(folder: Path, topology: str) -> tuple[Watcher, RunResult]:
+    file = folder / f"beside_{topology.lower()}.py"
+    file.write_text(BESIDE)
+    loaded, seen = load_topology(file, topology), Watcher()
+    settings = resolve(loaded.config, {"streamlet.until.caught.up": True, "streamlet.worker.heartbeat.secs": 0.2})
+    request = RunRequest(loaded, settings, file=file, attribute=topology, workers=1, until_caught_up=True)
+    return seen, ProcessesBackend().run(request, seen, Stop())
+
+
+def test_bolts_whose_calls_have_returned_are_not_blamed_for_the_hang_of_another(tmp_path: Path) -> None:
+    """Only the loop, which is in the other's call, could not take their results."""
+    seen, result = beside(tmp_path, "Innocent")
+    assert result.reason == "caught_up"
+    warned = [text for level, text in seen.events if level == "warning"]
+    assert any("has been in process of slow (task 3)" in text for text in warned)
+    blamed = ("pool (task", "loop (task", "wait for pool", "wait for loop")
+    assert not [text for text in warned if any(one in text for one in blamed)]
+    assert {row["component"] for status in seen.statuses for row in status.hanging} == {"slow"}
+
+
+def test_a_call_of_a_pool_that_hangs_is_named_while_the_loop_is_in_another_bolts_call(tmp_path: Path) -> None:
+    seen, result = beside(tmp_path, "Guilty")
+    assert result.reason == "caught_up"
+    named = [at for at, text in enumerate(seen.texts) if "sleeps (task 4) has been at work for" in text]
+    (went_on,) = [at for at, text in enumerate(seen.texts) if "waits (task 3) went on" in text]
+    assert len(named) == 1 and "time.sleep(9)" in seen.texts[named[0]] and named[0] < went_on
+    assert {"waits", "sleeps"} in [{row["component"] for row in status.hanging} for status in seen.statuses]

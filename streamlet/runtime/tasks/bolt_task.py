@@ -473,7 +473,9 @@ class BoltTask:
         if not self.calls.here():
             # Rule: what another thread hands over is checked there, where the caller can be told. On the loop a wrong
             # argument would end the run.
-            self.calls.put(partial(self.ack, _given(tup)), "ack")
+            given = _given(tup)
+            self._note_leaves(given)
+            self.calls.put(partial(self.ack, given), "ack")
         elif isinstance(tup, Batch):
             acked = settling.ack(tup, self.acks)
             self.stats.acked += acked
@@ -486,15 +488,17 @@ class BoltTask:
             self.stats.acked += acked
             if self._commits and one.stream in EPOCH_STREAMS:
                 self.stats.set_apart("acked", acked)
-            since = self.held.let_go(one) if self.held.given or self.held.begun else None
+            left = self.held.leaving.get(one)
+            since = self.held.let_go(one) if self.held.given or left is not None else None
             if since is not None and self.bolt.answers_for_untracked:
-                self.stats.latency.add(self.clock.monotonic() - since)
+                self.stats.latency.add((self.clock.monotonic() if left is None else left) - since)
 
     def fail(self, tup: Tuple | TupleId | Batch, reason: str | BaseException | None = None) -> None:
         """Fail every tree of a tuple, or of a batch; ``reason`` travels to the spout. Any thread."""
         given, cause = _given(tup), cause_of(self.emitter.component, reason)
         error = reason if isinstance(reason, BaseException) else None
         if not self.calls.here():
+            self._note_leaves(given)
             self.calls.put(partial(self._fail_for, given, cause, error), "fail")
             return
         self._fail_for(given, cause, error)
@@ -559,7 +563,7 @@ class BoltTask:
             self.held.let_batch_go(given)
         else:
             failed = settling.fail_tuple(given, self.acks, self.fails)
-            if self.held.given or self.held.begun:
+            if self.held.given or self.held.leaving:
                 self.held.let_go(given)
         self.stats.failed += failed
         if self._commits and given.stream in EPOCH_STREAMS:
@@ -912,6 +916,8 @@ class BoltTask:
     def raised(self, error: BaseException, tup: Tuple) -> None:
         """Treat an error as one that ``process`` raised on a tuple. Any thread."""
         if not self.calls.here():
+            if self.bolt.auto_fail or not tup.root:
+                self._note_leaves(tup)
             self.calls.put(partial(self.raised, error, tup), "process")
             return
         if not hurts_one_tuple(error):
@@ -921,6 +927,10 @@ class BoltTask:
         self._current = current
         if self._at_limit:
             self._stop_if_all_failed()
+
+    def _note_leaves(self, given: Tuple | Batch) -> None:
+        if isinstance(given, Tuple):
+            self.held.leaves(given, self.clock.monotonic())
 
     def begins(self, tup: Tuple) -> None:
         """Note that work on a held tuple begins now. Any thread."""

@@ -1,7 +1,7 @@
 """Keeps the tuples that a bolt holds after ``process`` has returned.
 
 Some wait in a batch for a tick, on some the bolt's threads are at work. How many it may hold bounds what it is given.
-Pure, on the loop's thread but for ``begins``.
+Pure, on the loop's thread but for ``begins``, ``ends``, ``leaves``, and what the watch of hanging calls asks.
 """
 
 from __future__ import annotations
@@ -39,6 +39,21 @@ KEPT_IN_BATCH = _kept_in_batch()
 """References to a tuple that only its batch holds, asked for as ``add_open`` does."""
 
 
+class UnderWay:
+    """A call for a tuple outside of the worker's loop.
+
+    Made on the thread of the call, and over when that says so.
+    """
+
+    __slots__ = ("since", "stood_s")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        """When it began, or could go on again."""
+        self.stood_s = 0.0
+        """Seconds since then while the process stood still."""
+
+
 class HeldTuples:
     """What one bolt holds, since when, and how much it may.
 
@@ -60,14 +75,19 @@ class HeldTuples:
         """Tuples that the bolt wants to hold: its ``max_unacked``; 0: any number."""
         self.allowed = 0
         """Tuples that the bolt may hold before it waits: ``most``, fewer under suspicion; 0: any number."""
-        self.begun: dict[Tuple, float] = {}
-        """Tuples that threads work on, and since when. Any thread; never gone through but in one call."""
+        # Rule: a call is under way from the word of its own thread to the word of its own thread. The loop that takes
+        # its result may be in another bolt's call for as long as it likes: a pool whose calls were long over was named
+        # as one that hangs, and told to need more threads.
+        self.calls: dict[Tuple, UnderWay] = {}
+        """Calls under way. Changed by ``begins`` and ``ends`` alone, by any thread; gone through in one call."""
         self._knows_begun = False
         """Whether the bolt says when work on a tuple begins."""
         self._blocker: Tuple | None = None
         """The tuple whose call holds up all others of the bolt."""
         self._over: dict[Tuple, None] = {}
         """Tuples that no thread works on any more, though they are held. Any thread."""
+        self.leaving: dict[Tuple, float] = {}
+        """Tuples that another thread has settled, and when; the loop has not heard of it. Any thread."""
         self._full_since: float | None = None
         self._full_s = 0.0
 
@@ -87,6 +107,8 @@ class HeldTuples:
         if not tup.root and tup not in self.given:
             self.untracked += 1
         self.given[tup] = now
+        if len(self._over) > len(self.given):  # of calls that went on after their tuple was settled
+            self._forget_over()
 
     def add_open(self, batch: Batch, now: float, kept: bool) -> None:
         """Hold the open tuples of a batch that somebody may settle. ``kept``: the bolt kept the batch."""
@@ -114,8 +136,10 @@ class HeldTuples:
 
     def let_go(self, tup: Tuple) -> float | None:
         """Forget a tuple that is held no longer; return since when it was, None if it was not."""
-        self.begun.pop(tup, None)
         self._over.pop(tup, None)
+        left = self.leaving.pop(tup, None)
+        if left is not None:
+            self._was_full_until(left)
         since = self.given.pop(tup, None)
         if since is not None and not tup.root:
             self.untracked -= 1
@@ -132,24 +156,46 @@ class HeldTuples:
         # Rule: a tuple times out by its call, not by the wait for a thread before it. Two calls that each take most of
         # the time-out would else time out though nobody is late. Noted beside `given`, which the loop alone changes:
         # a thread may begin before the loop has noted that the tuple is held, and the loop may be going through it.
-        self.begun[tup] = now
         self._knows_begun = True
+        self.calls[tup] = UnderWay(now)
 
     def ends(self, tup: Tuple) -> None:
         """Note that a held tuple is worked on no longer. Any thread."""
         self._over[tup] = None
-        self.begun.pop(tup, None)
+        self.calls.pop(tup, None)
 
-    def waiting(self) -> list[Tuple]:
-        """Return the tuples that wait for a thread; none where the bolt does not say when work begins."""
-        # Rule: what waits in a pool is queued, as what waits before it. Behind calls that hang it would time out, and
-        # be charged a try, though no user's code has seen it.
-        if not self._knows_begun:
-            return []
+    def leaves(self, tup: Tuple, now: float) -> None:
+        """Note that another thread settles a tuple.
+
+        It is settled once the loop hears of it. Any thread but the loop's.
+        """
+        self.leaving.setdefault(tup, now)
+
+    def _forget_over(self) -> None:
         for tup in [tup for tup in [*self._over] if tup not in self.given]:
             self._over.pop(tup, None)
-        at_work = self.begun if self._blocker is None else (self._blocker,)
-        return [tup for tup in [*self.given] if tup not in at_work and tup not in self._over]
+
+    def queued(self) -> list[Tuple]:
+        """Return the tuples that wait for a thread. Any thread.
+
+        None where the bolt does not say when work begins.
+        """
+        if not self._knows_begun:
+            return []
+        at_work = self.calls if self._blocker is None else (self._blocker,)
+        over, leaving = self._over, self.leaving
+        return [tup for tup in [*self.given] if not (tup in at_work or tup in over or tup in leaving)]
+
+    def waiting(self) -> list[Tuple]:
+        """Return the tuples that wait for a thread or the loop."""
+        # Rule: what waits in a pool is queued, as what waits before it. Behind calls that hang it would time out, and
+        # be charged a try, though no user's code has seen it.
+        self._forget_over()
+        return [*self.queued(), *(tup for tup in [*self.leaving] if tup in self.given)]
+
+    def others_wait(self) -> bool:
+        """Tell whether tuples wait for the calls under way. Any thread."""
+        return bool(self.queued()) or (not self.leaving and self.room(1) < 1)
 
     def is_blocked_by(self, tup: Tuple) -> bool:
         """Tell whether this tuple's call holds up all others."""
@@ -161,18 +207,26 @@ class HeldTuples:
         if before is None or blocker is before:
             return
         # Rule: for those that a call has held up, work begins when it goes on again. They would time out at once.
-        for tup in [tup for tup in [*self.begun] if tup is not before and tup is not blocker]:
-            self.begun[tup] = now
-            if tup in self._over or tup not in self.given:  # it ended meanwhile, on its thread
-                self.begun.pop(tup, None)
+        for tup, call in [*self.calls.items()]:
+            if tup is not before and tup is not blocker:
+                call.since, call.stood_s = now, 0.0
+
+    def note_stood(self, looked: float, now: float) -> None:
+        """Note that the process stood still since ``looked``: no call could go on."""
+        for call in [*self.calls.values()]:
+            call.stood_s += now - max(call.since, looked)
 
     def at_work_since(self, tup: Tuple) -> float:
         """Return when work on a held tuple began; when it was given, if unknown."""
-        return self.begun.get(tup, self.given[tup])
+        call = self.calls.get(tup)
+        return self.given[tup] if call is None else call.since
 
     def at_work(self) -> list[tuple[Tuple, float]]:
-        """Return tuples at work and since when; all held where unknown."""
-        return [*self.begun.items()] if self._knows_begun else [*self.given.items()]
+        """Return the tuples of calls under way, and since when.
+
+        A time while the process stood still counts for nothing.
+        """
+        return [(tup, call.since + call.stood_s) for tup, call in [*self.calls.items()]]
 
     def is_full(self, now: float) -> bool:
         """Tell whether the bolt holds as many as it wants."""
@@ -180,13 +234,24 @@ class HeldTuples:
         if full and self.untracked:  # a place is not held by what nobody can settle any more
             self.forget_unreachable()
             full = self.most <= len(self.given)
-        if full and self._full_since is None:
+        left = self._first_left() if full else now
+        if left is not None:
+            self._was_full_until(left)
+        elif self._full_since is None:
             self._full_since = now
-        elif not full and self._full_since is not None:
-            self._full_s += now - self._full_since
-            self._full_since = None
         return full
 
     def full_s(self, now: float) -> float:
         """Return the seconds that the bolt has been full."""
-        return self._full_s + (0.0 if self._full_since is None else now - self._full_since)
+        since, left = self._full_since, self._first_left()
+        return self._full_s + (0.0 if since is None else max(0.0, (now if left is None else left) - since))
+
+    def _was_full_until(self, then: float) -> None:
+        # Rule: a bolt is full until one of its tuples is settled on another thread, not until the loop hears of it.
+        # With the time that the loop spends in another bolt's call a pool would be taken for a slow one.
+        if self._full_since is not None:
+            self._full_s += max(0.0, then - self._full_since)
+            self._full_since = None
+
+    def _first_left(self) -> float | None:
+        return next((left for tup, left in [*self.leaving.items()] if tup in self.given), None)

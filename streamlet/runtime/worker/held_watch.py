@@ -1,8 +1,11 @@
-"""Finds tuples that a bolt works on outside of the loop for too long. On the loop's thread, which goes on meanwhile."""
+"""Finds calls of bolts outside of the loop that take too long. From any thread: the loop may be in a call itself."""
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -19,36 +22,64 @@ TellOfTask = Callable[[str, str, str, int], None]
 
 
 class HeldWatch:
-    """Names the oldest tuple of each bolt, once, after ``limit_s``.
+    """Names each bolt's oldest call outside of the loop.
 
-    For bolts that answer for what they hold, tracked or not: another may hold tuples for as long as it likes.
+    Once, after ``limit_s``. Any thread looks. For bolts that answer for what they hold, tracked or not: another may
+    hold tuples for as long as it likes.
     """
 
     def __init__(self, bolts: Sequence[BoltTask], limit_s: float, tell: TellOfTask) -> None:
-        self._bolts = bolts
+        self._bolts = {bolt.task_id: bolt for bolt in bolts}
         self._limit_s = limit_s
         self._tell = tell
+        self._looks = threading.Lock()
+        self._looked = -math.inf
+        self._gap_s = math.inf
         self._told: dict[int, tuple[Tuple, float]] = {}
-        """By task, the tuple that was named, and since when it was held. Replaced, never changed: threads read it."""
+        """By task, the tuple that was named, and since when it is at work. Replaced, never changed: threads read it."""
         self.stuck: tuple[int, Tuple, float] | None = None
         """Task of a bolt whose calls all take too long while others wait, its oldest tuple, since when. Any thread."""
 
-    def look(self, now: float) -> None:
-        """Name tuples held for too long; tell when they are done."""
+    def look_if_due(self, now: float, tell: TellOfTask | None = None, gap_s: float | None = None) -> None:
+        """Look, unless somebody does so, or has just done so.
+
+        ``gap_s``: the caller looks so often that a longer time without a look is one while the process stood still.
+        """
+        # Rule: not the loop alone looks. While it is in one bolt's call, a call of another bolt's thread may hang.
+        if not self._looks.acquire(blocking=False):
+            return
+        try:
+            if now - self._looked >= self._limit_s / LOOKS / 2:
+                self.look(now, tell)
+            if gap_s is not None:
+                self._gap_s = gap_s
+        finally:
+            self._looks.release()
+
+    def look(self, now: float, tell: TellOfTask | None = None) -> None:
+        """Name calls that take too long; tell when they are done. ``tell``: in place of the watch's own."""
         stuck = None
-        for bolt in self._bolts:
-            told = self._told.get(bolt.task_id)
-            if told is not None and told[0] not in bolt.held.given:
-                self._told = {task: named for task, named in self._told.items() if task != bolt.task_id}
-                self._say(bolt, f"{self._name(bolt)} went on after more than {now - told[1]:.0f} s.")
+        looked, self._looked = self._looked, now
+        for task_id, bolt in self._bolts.items():
+            if now - looked > self._gap_s:  # as `HangWatch.observe`
+                bolt.held.note_stood(looked, now)
+            say = partial(self._say, tell or self._tell, bolt)
+            told = self._told.get(task_id)
+            if told is not None and told[0] not in bolt.held.calls:
+                self._told = {task: named for task, named in self._told.items() if task != task_id}
+                say(f"{self._name(bolt)} went on after more than {now - told[1]:.0f} s.")
             oldest = self._at_fault(bolt, now)
-            if oldest is not None and now - oldest[1] >= self._limit_s and bolt.task_id not in self._told:
-                self._told = {**self._told, bolt.task_id: oldest}
-                self._say(bolt, self._hang_text(bolt, *oldest, now))
+            if oldest is not None and now - oldest[1] >= self._limit_s and task_id not in self._told:
+                self._told = {**self._told, task_id: oldest}
+                say(self._hang_text(bolt, *oldest, now))
             if oldest is not None and self._none_goes_on(bolt, oldest[0], now):
-                stuck = bolt.task_id, *oldest
-                bolt.note_at_fault(oldest[0])
+                stuck = task_id, *oldest
         self.stuck = stuck
+
+    def note_stuck(self) -> None:
+        """Note on the page what a stuck bolt hangs on. On the loop's thread."""
+        if (stuck := self.stuck) is not None:
+            self._bolts[stuck[0]].note_at_fault(stuck[1])
 
     def _at_fault(self, bolt: BoltTask, now: float) -> tuple[Tuple, float] | None:
         """Return the tuple that holds up all others, or the oldest.
@@ -59,21 +90,21 @@ class HeldWatch:
         asks = oldest is not None and now - oldest[1] >= self._limit_s / LOOKS
         blocker = bolt.bolt.blocks_held() if asks else None
         bolt.held.note_blocker(blocker, now)
-        since = None if blocker is None else bolt.held.begun.get(blocker)
-        return oldest if blocker is None or since is None else (blocker, since)
+        at_fault = [(tup, since) for tup, since in bolt.held.at_work() if tup is blocker]
+        return at_fault[0] if at_fault else oldest
 
     def _none_goes_on(self, bolt: BoltTask, oldest: Tuple, now: float) -> bool:
         """Tell whether all calls take too long while tuples wait."""
         blocked = bolt.held.is_blocked_by(oldest)  # then the others wait for it
         began = [since for tup, since in bolt.held.at_work() if tup is oldest or not blocked]
-        waits = len(bolt.held) > len(began) or bolt.held.room(1) < 1
-        return waits and all(now - since >= self._limit_s for since in began)
+        return bolt.held.others_wait() and all(now - since >= self._limit_s for since in began)
 
     def rows(self, now: float) -> list[dict[str, Any]]:
         """Return a heartbeat's row for each tuple that was named. Any thread."""
         return [
             {"task": task, "call": "process", "seconds": now - since, "tuple": shortened(tup.values)}
             for task, (tup, since) in self._told.items()
+            if tup in self._bolts[task].held.calls
         ]
 
     def _hang_text(self, bolt: BoltTask, tup: Tuple, since: float, now: float) -> str:
@@ -94,5 +125,6 @@ class HeldWatch:
     def _name(self, bolt: BoltTask) -> str:
         return f"{bolt.emitter.component} (task {bolt.task_id})"
 
-    def _say(self, bolt: BoltTask, text: str) -> None:
-        self._tell("warning", text, bolt.emitter.component, bolt.task_id)
+    @staticmethod
+    def _say(tell: TellOfTask, bolt: BoltTask, text: str) -> None:
+        tell("warning", text, bolt.emitter.component, bolt.task_id)

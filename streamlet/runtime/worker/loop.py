@@ -44,7 +44,7 @@ from streamlet.runtime.tasks.untracked_counts import UntrackedCounts
 from streamlet.runtime.tasks.user_errors import ComponentFailed, behind, could_not_close, could_not_start, exited
 from streamlet.runtime.worker.back_pressure import BackPressure
 from streamlet.runtime.worker.hang_watch import stack_of
-from streamlet.runtime.worker.held_watch import LOOKS, HeldWatch
+from streamlet.runtime.worker.held_watch import LOOKS, HeldWatch, TellOfTask
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.spout_wakeups import SpoutWakeups
@@ -304,8 +304,18 @@ class WorkerLoop:
         answering = [bolt for bolt in self.back_pressure.bounded if bolt.bolt.answers_for_untracked]
         limit_s = self.shared.conf["streamlet.task.hang.secs"]
         if answering:
-            watch = self._held_watch = HeldWatch(answering, limit_s, self.shared.tell)
-            self.timers.every(limit_s / LOOKS, lambda: watch.look(self.clock.monotonic()), now)
+            self._held_watch = HeldWatch(answering, limit_s, self.shared.tell)
+            self.timers.every(limit_s / LOOKS, self._look_at_held, now)
+
+    def _look_at_held(self) -> None:
+        assert self._held_watch is not None
+        self._held_watch.look_if_due(self.clock.monotonic())
+        self._held_watch.note_stuck()
+
+    def look_at_held(self, gap_s: float, tell: TellOfTask | None = None) -> None:
+        """Look for calls elsewhere that take too long, beside the loop. Any thread, more often than each ``gap_s``."""
+        if self._held_watch is not None:
+            self._held_watch.look_if_due(self.clock.monotonic(), tell, gap_s)
 
     def held_too_long(self) -> list[dict[str, Any]]:
         """Return the tuples that bolts work on elsewhere for too long. Any thread."""

@@ -143,7 +143,8 @@ class Worker:
         """The component of each task that lives here; empty until the topology is there."""
         self._component_of: dict[int, str] = {}
         """The component of each task, wherever it lives."""
-        self._hangs = HangWatch(plan.conf["streamlet.task.hang.secs"], 3 * plan.heartbeat_s + GAP_S)
+        self._gap_s = 3 * plan.heartbeat_s + GAP_S
+        self._hangs = HangWatch(plan.conf["streamlet.task.hang.secs"], self._gap_s)
         self._main_thread = threading.get_ident()
         self._control_thread = threading.Thread(target=self._control, name="control", daemon=True)
         self.collector: Collector | None = None
@@ -581,6 +582,7 @@ class Worker:
     def _beat(self) -> None:
         built = [] if self.initialized else list(self.loop.tasks.values())
         component = built[-1].plan.component if built else ""
+        self.loop.look_at_held(self._gap_s)
         hanging = [*self._hanging(), *self.loop.held_too_long()]
         if (stuck := self.loop.stuck_elsewhere()) is not None:
             task, tup, since = stuck

@@ -407,6 +407,45 @@ def test_a_tuple_that_waits_for_a_thread_is_not_yet_at_work(kind: type[Any]) -> 
         settled(test, 2)
 
 
+@pytest.mark.parametrize("kind", [ThreadedBolt, AsyncBolt])
+@pytest.mark.parametrize("how", ["returns", "raises", "acks"])
+def test_a_call_that_has_returned_is_over_though_the_loop_has_not_heard_of_it(kind: type[Any], how: str) -> None:
+    """The loop is in another bolt's call: neither does this one hang, nor is its pool slow."""
+    go = threading.Event()
+
+    class One(kind):  # type: ignore[misc]  # a class of a parameter
+        auto_ack = how != "acks"
+        max_unacked = 1
+
+        def process(self, tup: Tuple) -> None:
+            go.wait(20)
+            if how == "raises":
+                raise ValueError("bad")
+            if how == "acks":
+                self.ack(tup)
+
+    with BoltTester(One, raise_errors=False) as test:
+        test.give("a")
+        held = test._live(test._name)[0].task.held  # type: ignore[union-attr]
+        deadline = time.monotonic() + 20
+        while not held.calls:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        assert held.is_full(test.clock.monotonic())
+        test.clock.advance(5)
+        go.set()
+        while held.calls or not held.leaving:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        test.clock.advance(60)
+        assert len(held.given) == 1 and held.at_work() == [] and held.full_s(test.clock.monotonic()) == 5
+        assert held.waiting() == [*held.given], "no time-out may take it for forgotten"
+        while held.given:
+            assert time.monotonic() < deadline
+            test.run()
+        assert not (held.given or held.leaving or held.calls) and held.full_s(test.clock.monotonic()) == 5
+
+
 def test_a_coroutine_that_blocks_its_loop_is_told_from_those_that_wait_for_it() -> None:
     entered, leave = threading.Event(), threading.Event()
 

@@ -13,14 +13,17 @@ def tup(root: int = 1) -> Tuple:
     return Tuple([root], "numbers", "default", 1, root, root)
 
 
-def test_work_on_a_tuple_begins_when_a_thread_says_so_and_is_forgotten_with_it() -> None:
+def test_a_call_is_under_way_from_the_word_of_its_thread_to_the_word_of_its_thread() -> None:
+    """Not from when the bolt is given its tuple, nor until the loop has heard that it is settled."""
     held, one = HeldTuples(), tup()
     held.add(one, 10.0)
-    assert held.at_work_since(one) == 10.0 and held.at_work() == [(one, 10.0)]
+    assert held.at_work_since(one) == 10.0 and held.at_work() == []
     held.begins(one, 12.0)
     assert held.at_work_since(one) == 12.0 and held.at_work() == [(one, 12.0)]
-    assert held.let_go(one) == 10.0 and not held and held.at_work() == []
+    assert held.let_go(one) == 10.0 and not held and held.at_work() == [(one, 12.0)], "acked, and not returned"
     assert held.let_go(one) is None
+    held.ends(one)
+    assert held.at_work() == []
 
 
 def test_work_may_begin_before_the_tuple_is_noted_as_held() -> None:
@@ -29,8 +32,17 @@ def test_work_may_begin_before_the_tuple_is_noted_as_held() -> None:
     held.begins(one, 12.0)
     held.add(one, 12.1)
     assert held.at_work_since(one) == 12.0 and held.at_work() == [(one, 12.0)]
-    held.let_go(one)
-    assert held.at_work() == []
+
+
+def test_of_calls_that_outlive_their_tuples_nothing_is_kept() -> None:
+    held = HeldTuples()
+    for n in range(1, 100):
+        one = tup(n)
+        held.add(one, 1.0)
+        held.begins(one, 1.0)
+        held.let_go(one)
+        held.ends(one)
+    assert len(held._over) <= 2 and not held.calls
 
 
 def test_a_tuple_that_is_held_on_after_its_call_is_not_at_work() -> None:
@@ -60,6 +72,32 @@ def test_the_seconds_that_it_was_full_are_summed() -> None:
     assert held.is_full(5.0) and held.full_s(7.0) == 2.0
     held.let_go(one)
     assert not held.is_full(8.0) and held.full_s(20.0) == 3.0
+
+
+def test_a_bolt_is_full_until_a_thread_has_settled_a_tuple_and_not_until_the_loop_hears_of_it() -> None:
+    """The loop is in another bolt's call meanwhile: for as long as that takes no pool is slow."""
+    held, one, other = HeldTuples(), tup(1), tup(2)
+    held.bound(1)
+    held.add(one, 5.0)
+    assert held.is_full(5.0)
+    held.leaves(one, 6.0)
+    assert held.full_s(100.0) == 1.0 and held.is_full(100.0) and held.full_s(100.0) == 1.0
+    assert held.waiting() == [one], "it is done: no time-out may take it for forgotten"
+    held.let_go(one)
+    held.add(other, 100.0)
+    assert held.is_full(100.0) and held.full_s(103.0) == 4.0
+    held.leaves(other, 103.0)
+    held.let_go(other)
+    held.add(one, 200.0)
+    assert held.full_s(200.0) == 4.0, "also where nobody has asked in between"
+
+
+def test_a_pool_that_is_done_before_it_is_seen_to_be_full_has_not_been_full() -> None:
+    held, one = HeldTuples(), tup()
+    held.bound(1)
+    held.leaves(one, 4.9)
+    held.add(one, 5.0)
+    assert held.is_full(5.0) and held.is_full(50.0) and held.full_s(50.0) == 0.0
 
 
 def test_of_a_batch_the_open_tuples_are_held_and_let_go_together() -> None:
@@ -145,4 +183,6 @@ def test_what_waits_for_a_thread_is_neither_begun_nor_over() -> None:
     held.let_go(settled)
     assert held.waiting() == [waits]
     held.ends(settled)
-    assert held.waiting() == [waits] and not held._over.keys() - {over}, "what is held no more is forgotten"
+    assert held.queued() == held.waiting() == [waits] and not held._over.keys() - {over}, (
+        "what is held no more is forgotten"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceback import FrameSummary
 
 from streamlet import Bolt, Tuple
+from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.worker.held_watch import HeldWatch
 from tests.unit.runtime.tasks.bolt_rig import Rig
 
@@ -17,12 +18,63 @@ class Asks(Bolt):
         return [FrameSummary("users.py", 7, "ask", line="self.service.ask()")] if tup.values == ["a"] else []
 
 
+def begun(task: BoltTask, calls: dict[Tuple, float]) -> None:
+    """Give the bolt tuples, and let the calls for them begin."""
+    task.held.given.update(calls)
+    for tup, began in calls.items():
+        task.held.begins(tup, began)
+
+
+def test_what_the_bolt_was_given_and_no_thread_works_on_hangs_in_nothing() -> None:
+    """Nor does a call that has returned, though the loop does not hear of it for long."""
+    told: list[str] = []
+    task = Rig(Asks()).task
+    watch = HeldWatch([task], 30.0, lambda level, text, component, number: told.append(text))
+    first, second = Tuple(["a"], "lines", "s", 1, 7), Tuple(["b"], "lines", "s", 1, 8)
+    begun(task, {first: 0.0})
+    task.held.given[second] = 0.0
+    task.held.ends(first)
+    watch.look(100.0)
+    assert told == [] and watch.rows(100.0) == [] and watch.stuck is None
+
+
+def test_a_time_without_a_look_counts_for_nothing_where_somebody_looks_all_the_time() -> None:
+    """The process was stopped, or code held the interpreter's lock: no call could go on."""
+    told: list[str] = []
+    task = Rig(Asks()).task
+    watch = HeldWatch([task], 30.0, lambda level, text, component, number: told.append(text))
+    first, second = Tuple(["a"], "lines", "s", 1, 7), Tuple(["b"], "lines", "s", 1, 8)
+    watch.look_if_due(5.0, gap_s=5.0)
+    begun(task, {first: 6.0})
+    watch.look_if_due(9.0)
+    begun(task, {second: 10.0})
+    watch.look_if_due(100.0)
+    assert task.held.at_work() == [(first, 97.0), (second, 100.0)]
+    for now in range(104, 127, 4):
+        watch.look_if_due(float(now))
+    assert told == []
+    watch.look_if_due(128.0)
+    assert "31 s on a tuple from lines, ['a']" in told[0]
+
+
+def test_two_that_look_at_once_ask_no_question_twice() -> None:
+    """A loop that has not answered a moment after the question is not blocked."""
+    asked: list[str] = []
+    task = Rig(Asks()).task
+    vars(task.bolt)["blocks_held"] = lambda: asked.append("")
+    watch = HeldWatch([task], 8.0, lambda *_told: None)
+    begun(task, {Tuple(["a"], "lines", "s", 1, 7): 0.0})
+    for now in (4.0, 4.01, 4.9, 5.0):
+        watch.look_if_due(now)
+    assert len(asked) == 2
+
+
 def test_the_oldest_is_named_once_with_its_stack_and_then_the_next() -> None:
     told: list[str] = []
     task = Rig(Asks()).task
     watch = HeldWatch([task], 30.0, lambda level, text, component, number: told.append(text))
     first, second = Tuple(["a"], "lines", "s", 1, 7), Tuple(["b"], "lines", "s", 1, 8)
-    task.held.given.update({first: 10.0, second: 15.0})
+    begun(task, {first: 10.0, second: 15.0})
     for now in (11.0, 39.0):
         watch.look(now)
     assert told == []
@@ -32,7 +84,8 @@ def test_the_oldest_is_named_once_with_its_stack_and_then_the_next() -> None:
     assert "has been at work for 30 s on a tuple from lines, ['a'], outside of the loop." in named
     assert named.endswith('\n    File "users.py", line 7, in ask\n      self.service.ask()')
     assert watch.rows(47.5) == [{"task": task.task_id, "call": "process", "seconds": 37.5, "tuple": "['a']"}]
-    del task.held.given[first]
+    task.held.ends(first)
+    assert watch.rows(49.0) == [], "it is over, whoever has heard of it"
     watch.look(50.0)
     assert "went on after more than 40 s" in told[1]
     assert "35 s on a tuple from lines, ['b']" in told[2] and "File" not in told[2]
@@ -42,7 +95,7 @@ def test_how_many_of_those_at_work_take_too_long_is_said() -> None:
     told: list[str] = []
     task = Rig(Asks()).task
     watch = HeldWatch([task], 30.0, lambda level, text, component, number: told.append(text))
-    task.held.given.update({Tuple([n], "lines", "s", 1, n): began for n, began in ((1, 0.0), (2, 5.0), (3, 30.0))})
+    begun(task, {Tuple([n], "lines", "s", 1, n): began for n, began in ((1, 0.0), (2, 5.0), (3, 30.0))})
     watch.look(36.0)
     assert "outside of the loop. Calls under way for so long: 2 of 3." in told[0]
 
@@ -61,6 +114,7 @@ def test_a_bolt_is_stuck_once_none_of_its_calls_goes_on_while_others_wait() -> N
     watch.look(37.0)
     assert watch.stuck is None, "one goes on"
     task.held.let_go(second)
+    task.held.ends(second)
     watch.look(38.0)
     assert watch.stuck is None, "nobody waits"
 
@@ -77,7 +131,7 @@ def test_the_call_that_holds_up_all_others_is_named_and_not_the_oldest() -> None
     vars(task.bolt)["blocks_held"] = lambda: guilty
     for now in (4.0, 6.0, 8.0, 10.0):
         watch.look(now)
-    assert told == [] and watch.stuck is None and task.held.waiting() == [innocent]
+    assert told == [] and watch.stuck is None and task.held.queued() == [innocent]
     watch.look(11.0)
     assert "for 8 s on a tuple from lines, ['a']" in told[0] and "holds up the bolt's asyncio loop" in told[0]
     assert watch.stuck == (task.task_id, guilty, 3.0)
