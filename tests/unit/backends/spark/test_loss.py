@@ -11,7 +11,10 @@ CAUSE = "was lost by Spark: org.apache.spark.SparkException: Job aborted: Master
 
 def test_of_a_stopped_application_sparks_reason_is_told() -> None:
     said = spark_lost(Loss.STOPPED, running=True, said=[LATE, CAUSE]).message
-    assert "(org.apache.spark.SparkException: Job aborted: Master removed our application: KILLED). What is tracked" in said
+    assert (
+        "(org.apache.spark.SparkException: Job aborted: Master removed our application: KILLED). What is tracked"
+        in said
+    )
 
 
 def test_what_only_came_too_late_is_no_reason() -> None:
