@@ -99,7 +99,10 @@ class RunStatus:
     """What emits nothing because somebody asked for it: ``lines``, ``lines clicks``, ``lines clicks/3``."""
     workers: tuple[Mapping[str, Any], ...] = ()
     hanging: tuple[Mapping[str, Any], ...] = ()
-    """Calls that take longer than ``streamlet.task.hang.secs``: worker, component, task, call, seconds, tuple."""
+    """Calls that take longer than ``streamlet.task.hang.secs``: worker, component, task, call, seconds, tuple.
+
+    Of a run that has ended those that hung then.
+    """
 
 
 @dataclass(frozen=True, slots=True)

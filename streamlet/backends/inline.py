@@ -280,8 +280,9 @@ class _CallWatch:
             over = self._over.wait(LOOK_S)
             look, tup = present_call(self._shared.in_hand, self._loop.tasks)
             now = self._shared.clock.monotonic()
-            self._loop.look_at_held(STALL_S, self._log)
             hang = self._long.observe(look, now)
+            if hang is not None:  # else the loop looks itself
+                self._loop.look_at_held(None, self._log)
             if hang is not None and hang.first:
                 self._tell(hang, tup, "Nothing else runs meanwhile.")
             if self._long.over is not None:

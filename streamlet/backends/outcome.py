@@ -212,12 +212,25 @@ def _drain_text(result: RunResult) -> str:
     # Rule: a death hides no time, and no time a death. Each alone leaves tuples, and only one of them is mended by more
     # time.
     over = "" if result.drain_cut_s is None else f"The drain's time of {result.drain_cut_s:g} s was over"
+    hangs = hangs_text(result)
     if result.unclosed:
         # Of a worker that died, a slice at work counts as left though some of it was done: exact would be a note
         # outside its memory for each tuple.
         how = f"{over}, and it did not end well" if over else "The drain did not end well"
-        return f"{how}: {'; '.join(result.unclosed)}. It left up to"
-    return f"{over or 'The drain ended'} before all was done, and it left"
+        return f"{how}: {'; '.join([*result.unclosed, *filter(None, [hangs])])}. It left up to"
+    return f"{over or 'The drain ended'} before all was done{hangs and f': {hangs}'}, and it left"
+
+
+def hangs_text(result: RunResult) -> str:
+    """Name the calls that hung when the run had ended."""
+    # Rule: also those of a pool, whose worker closes though a thread of it hangs. What is said of a worker that did not
+    # close names its calls already.
+    return " and ".join(
+        f"{row['component']} (task {row['task']}) had been in {row['call']} for {row['seconds']:.0f} s"
+        f"{' on ' + row['tuple'] if row['tuple'] else ''}"
+        for row in result.status.hanging
+        if not any(text.startswith(f"worker {row['worker']} ") for text in result.unclosed)
+    )
 
 
 def _more_time_or(advice: str, result: RunResult) -> str:

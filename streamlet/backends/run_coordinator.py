@@ -856,5 +856,6 @@ class RunCoordinator:
                 }
                 for index, w in supervisor.workers.items()
             ),
-            hanging=() if state else self.numbers.hanging(),
+            # Also at the end: what then hung had kept the drain from its end.
+            hanging=self.numbers.hanging(),
         )

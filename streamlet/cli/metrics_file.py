@@ -256,7 +256,8 @@ class _Families:
         family = GaugeMetricFamily(
             "streamlet_hanging_seconds", "How long a call that takes too long has taken", labels=labels
         )
-        for row in self._status.hanging:
+        # The file outlives the run, and nothing hangs any more.
+        for row in self._status.hanging if self._status.state != "ended" else ():
             family.add_metric([self._topology, row["component"], str(row["task"]), row["call"]], row["seconds"])
         yield family
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from rich.cells import cell_len
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus
-from streamlet.backends.outcome import MISSING
+from streamlet.backends.outcome import MISSING, hangs_text
 from streamlet.base.log_line import LogLine, fields
 from streamlet.base.printable import printable
 from streamlet.cli.check import summary
@@ -284,6 +284,8 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
             left = "without a drain, so what was read last is read again by the next run"
             if not any(row.emitted for row in spouts):
                 left = "nothing had been emitted yet"
+        if hangs := hangs_text(result):
+            left += f"; {hangs}"
     cut = f" But {'; '.join(result.unclosed)}. {MISSING}" if result.unclosed else ""
     late = "not caught up; " if result.reason == "time" and exit_status else ""
     return f"{before}{why} after {duration(result.status.elapsed_s)}: {late}{left}.{cut}"

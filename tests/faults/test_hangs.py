@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.inline import InlineBackend
 from streamlet.backends.outcome import RunFailed, TuplesLeft
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
@@ -446,3 +447,64 @@ def test_a_call_of_a_pool_that_hangs_is_named_while_the_loop_is_in_another_bolts
     (went_on,) = [at for at, text in enumerate(seen.texts) if "waits (task 3) went on" in text]
     assert len(named) == 1 and "time.sleep(9)" in seen.texts[named[0]] and named[0] < went_on
     assert {"waits", "sleeps"} in [{row["component"] for row in status.hanging} for status in seen.statuses]
+
+
+ENDS = """
+import threading
+from streamlet import AsyncBolt, Bolt, ReliableSpout, ThreadedBolt, Topology
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if self.n < 100:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+
+def stand(tup):
+    if tup.values[0] == 100:
+        threading.Event().wait()
+
+class Pool(ThreadedBolt):
+    def process(self, tup):
+        stand(tup)
+
+class Loop(AsyncBolt):
+    async def process(self, tup):
+        stand(tup)
+
+class Pooled(Topology):
+    config = {"streamlet.task.hang.secs": 1, "streamlet.drain.timeout.secs": 4}
+    numbers = Numbers.spec()
+    last = Pool.spec(inputs=[numbers])
+
+class Looped(Topology):
+    config = Pooled.config
+    numbers = Numbers.spec()
+    last = Loop.spec(inputs=[numbers])
+"""
+
+
+@pytest.mark.parametrize("backend", [ProcessesBackend, InlineBackend])
+@pytest.mark.parametrize("topology", ["Pooled", "Looped"])
+def test_a_call_of_a_pool_that_hangs_at_the_end_is_named_in_the_last_words_and_the_result(
+    topology: str, backend: type[Any], tmp_path: Path
+) -> None:
+    """Its worker could close, and nobody killed it."""
+    file = tmp_path / f"ends_{topology.lower()}.py"
+    file.write_text(ENDS)
+    loaded, seen = load_topology(file, topology), Watcher()
+    workers = 2 if backend is ProcessesBackend else 1
+    conf = resolve(loaded.config, {})
+    request = RunRequest(loaded, conf, file=file, attribute=topology, workers=workers, seconds=2)
+    with pytest.raises(TuplesLeft) as failed:
+        backend().run(request, seen, Stop())
+    said = str(failed.value)
+    assert "The drain's time of 4 s was over before all was done: last (task 2) had been in process for" in said
+    assert "on [100], and it left 1 open tuple tree of numbers." in said
+    result: Any = failed.value.result
+    (row,) = result.status.hanging
+    assert (row["worker"], row["component"], row["call"], row["tuple"]) == (workers - 1, "last", "process", "[100]")
+    if workers > 1:
+        (waits,) = [text for text in seen.texts if "the end of the run waits for" in text]
+        assert "waits for worker 1 (last) while last (task 2) held a tuple: for" in waits

@@ -540,7 +540,13 @@ class Supervisor:
             for index, worker in left.items()
             if not worker.idle
         ]
-        # The worker of a spout has open trees as long as a bolt elsewhere is at work: it is named where none is.
+        # The worker of a spout has open trees as long as a bolt elsewhere has a tuple of theirs: its worker is named
+        # with it, where one is known.
+        waits = waits or [
+            f"{self._worker_name(index)}{text}"
+            for index, worker in self.workers.items()
+            if worker.state is WorkerState.UP and (text := self.blame.in_hand_text(worker.holding))
+        ]
         waits = waits or [
             f"open trees of {self._worker_name(index)}, which a bolt keeps or waits with" for index in left
         ]

@@ -32,6 +32,7 @@ class HeldWatch:
         self._bolts = {bolt.task_id: bolt for bolt in bolts}
         self._limit_s = limit_s
         self._tell = tell
+        self._noted: tuple[int, Tuple, float] | None = None
         self._looks = threading.Lock()
         self._looked = -math.inf
         self._gap_s = math.inf
@@ -80,6 +81,13 @@ class HeldWatch:
         """Note on the page what a stuck bolt hangs on. On the loop's thread."""
         if (stuck := self.stuck) is not None:
             self._bolts[stuck[0]].note_at_fault(stuck[1])
+        self._noted = stuck
+
+    def noted_stuck(self) -> tuple[int, Tuple, float] | None:
+        """Return ``stuck``, once its tuple stands on the page. Any thread."""
+        # Rule: nobody is replaced for a tuple before the loop has noted its message: no try of it would be counted.
+        stuck, noted = self.stuck, self._noted
+        return stuck if stuck is not None and noted is not None and stuck[1] is noted[1] else None
 
     def _at_fault(self, bolt: BoltTask, now: float) -> tuple[Tuple, float] | None:
         """Return the tuple that holds up all others, or the oldest.

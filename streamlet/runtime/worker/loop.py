@@ -312,7 +312,7 @@ class WorkerLoop:
         self._held_watch.look_if_due(self.clock.monotonic())
         self._held_watch.note_stuck()
 
-    def look_at_held(self, gap_s: float, tell: TellOfTask | None = None) -> None:
+    def look_at_held(self, gap_s: float | None, tell: TellOfTask | None = None) -> None:
         """Look for calls elsewhere that take too long, beside the loop. Any thread, more often than each ``gap_s``."""
         if self._held_watch is not None:
             self._held_watch.look_if_due(self.clock.monotonic(), tell, gap_s)
@@ -323,7 +323,7 @@ class WorkerLoop:
 
     def stuck_elsewhere(self) -> tuple[int, Tuple, float] | None:
         """Return a task whose threads all hang, its oldest tuple, since when."""
-        return None if self._held_watch is None else self._held_watch.stuck
+        return None if self._held_watch is None else self._held_watch.noted_stuck()
 
     def _call_every(self, period_s: float, on_timer: Callable[[], None], whose: str, now: float) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +267,25 @@ def test_what_a_drain_left_is_told_with_its_time_also_beside_a_death(
         assert "7 untracked tuples for bad" in said or "7 open tuple trees of spout" in said
         assert ("The drain's time of 4 s was over" in said) is ("--drain-timeout" in said) is (cut_s is not None)
         assert ("SIGKILL" in said) is bool(died)
+
+
+def test_a_call_that_hung_at_the_end_is_named_beside_what_the_drain_left(tmp_path: Path) -> None:
+    """Also where its worker could close: a thread of a pool was in it. Once, where its worker could not."""
+    topology = topology_with(tmp_path, "Plain")
+    hang = {"worker": 1, "component": "pool", "task": 4, "call": "process", "seconds": 7.4, "tuple": "[100]"}
+    open_trees = ComponentStatus("spout", "spout", 1, open=1)
+    status = RunStatus("ended", 1.0, (open_trees,), hanging=(hang,))
+    reached = RunResult("time", status, drained=False, drain_cut_s=4.0)
+    named = "pool (task 4) had been in process for 7 s on [100]"
+    with pytest.raises(TuplesLeft, match=re.escape(f"before all was done: {named}, and it left 1 open")):
+        check_end(reached, topology, [], [])
+    killed = f"worker 1 (pool) did not stop within 30.0 s and was killed: it {named}"
+    with pytest.raises(TuplesLeft) as caught:
+        check_end(dataclasses.replace(reached, unclosed=(killed,)), topology, [], [])
+    assert caught.value.message.count(named) == 1
+    other = "worker 0 was killed by SIGKILL before it was to close"
+    with pytest.raises(TuplesLeft, match=re.escape(f"{other}; {named}. It left up to 1 open")):
+        check_end(dataclasses.replace(reached, unclosed=(other,)), topology, [], [])
 
 
 def test_what_was_lost_in_the_middle_of_a_run_stands_beside_what_its_drain_left(tmp_path: Path) -> None:

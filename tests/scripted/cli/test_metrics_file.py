@@ -107,9 +107,10 @@ def test_a_call_that_hangs_is_a_metric_while_it_does(tmp_path: Path) -> None:
     assert view._answered()
     labels = {"component": "count", "task": "3", "call": "process"}
     assert value(path, "streamlet_hanging_seconds", **labels) == 41.5
-    view.on_status(RunStatus("running", 2.5))
-    assert view._answered()
-    assert value(path, "streamlet_hanging_seconds", **labels) is None
+    for ended_or_over in (RunStatus("running", 2.5), RunStatus("ended", 2.5, hanging=(row,))):
+        view.on_status(ended_or_over)
+        assert view._answered()
+        assert value(path, "streamlet_hanging_seconds", **labels) is None
 
 
 def test_where_a_worker_is_is_a_label(tmp_path: Path) -> None:

@@ -91,6 +91,13 @@ def test_a_run_that_was_to_catch_up_and_ran_out_of_time_says_so() -> None:
     assert "1 tuple tree still open when the drain's 4 s were over, to be replayed" in show.ending(cut)
 
 
+def test_a_call_that_hung_at_the_end_stands_in_the_last_line() -> None:
+    hang = {"worker": 0, "component": "pool", "task": 4, "call": "process", "seconds": 7.4, "tuple": "[100]"}
+    status = RunStatus("ended", 60.0, ROWS, pending=1, hanging=(hang,))
+    line = show.ending(RunResult("interrupted", status, False))
+    assert "to be replayed by the next run; pool (task 4) had been in process for 7 s on [100]." in line
+
+
 def test_a_run_that_emitted_nothing_leaves_nothing_to_be_read_again() -> None:
     """Ctrl-C while it starts."""
     rows = (ComponentStatus("lines", "spout", 1), ComponentStatus("count", "bolt", 2))

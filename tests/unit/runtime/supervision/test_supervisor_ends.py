@@ -10,7 +10,7 @@ from streamlet.backends.run_coordinator import STALL_S
 from streamlet.base.clock import AwakeClock, ManualClock
 from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill, TellUser
 from streamlet.runtime.supervision.supervisor import Limits
-from streamlet.runtime.tasks.in_hand import Holding
+from streamlet.runtime.tasks.in_hand import HOLDS, Holding
 from streamlet.runtime.worker.messages import Close, Pause, Quiet, TickNow
 from tests.unit.runtime.supervision.supervision_rig import (
     ADDRESS,
@@ -126,6 +126,18 @@ def test_a_drain_whose_queues_are_empty_names_the_worker_with_open_trees() -> No
     (told,) = supervisor.tick(13.0)
     assert isinstance(told, TellUser)
     assert "the end of the run waits for open trees of worker 0, which a bolt keeps or waits with" in told.text
+
+
+def test_a_drain_whose_queues_are_empty_names_the_worker_whose_bolt_has_the_tuples() -> None:
+    """And not that of their spout: a thread of a pool is in a call elsewhere."""
+    supervisor = running(limits=Limits(drain_s=20, silent_s=100.0), tasks={4: "pool"}, components={1: "pool"})
+    supervisor.end("time", 10.0)
+    supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=10.1)
+    supervisor.state(0, 1, drained=False, idle=True, caught_up=False, traffic=QUIET, now=10.1)
+    supervisor.note_in_hand(1, 1, Holding(4, HOLDS, 2, 0.0, has_threads=True))
+    (told,) = supervisor.tick(13.0)
+    assert isinstance(told, TellUser)
+    assert "the end of the run waits for worker 1 (pool) while pool (task 4) held 2 tuples: for" in told.text
 
 
 @pytest.mark.parametrize(
