@@ -40,6 +40,11 @@ class SinkColumn:
     base: str
     lists: int = 0
 
+    @property
+    def word(self) -> str:
+        """The type, as it was written."""
+        return "array<" * self.lists + self.base + ">" * self.lists
+
     def arrow_type(self, pyarrow: Any) -> Any:
         """Return its type, of pyarrow."""
         kind = pyarrow.timestamp("us", tz="UTC") if self.base == "timestamp" else getattr(pyarrow, PLAIN[self.base])()

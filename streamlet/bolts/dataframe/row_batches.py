@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streamlet.base.arrow import array_of, parquet_for, word_for
+from streamlet.base.arrow import array_of, parquet_for
 from streamlet.base.errors import StreamletError
 from streamlet.bolts.dataframe.column_types import SinkColumn
 from streamlet.components.batch import Batch
@@ -22,6 +22,7 @@ class RowBatches:
         self.arrow, self.parquet = parquet_for(component)
         self._component = component
         self._types = [(column.name, column.arrow_type(self.arrow)) for column in columns]
+        self._words = {column.name: column.word for column in columns}
         self.schema = self.arrow.schema(self._types)
         self._refusals = (self.arrow.ArrowException, ValueError, TypeError, OverflowError)  # UnicodeError is one
 
@@ -50,7 +51,7 @@ class RowBatches:
             except self._refusals as error:
                 return RowRefused(
                     f"{self._component} could not write a tuple of {batch.component}: its field {name!r} is "
-                    f"{value!r:.100}, and the column is {word_for(kind)} ({str(error).rstrip('.')}). Change the "
+                    f"{value!r:.100}, and the column is {self._words[name]} ({str(error).rstrip('.')}). Change the "
                     "schema, or the value before it is emitted."
                 )
         return None

@@ -35,7 +35,7 @@ def test_a_value_that_arrow_would_change_fails_its_tuple(tmp_path: Path) -> None
     with BoltTester(spec, sources=sources, raise_errors=False) as tester:
         tester.give(*bad, [1, 2, at, [1, None]])
         assert tester.failed == bad
-        assert "its field 'n' is 20.7, and the column is long" in str(tester.errors[0].error)
+        assert "its field 'n' is 20.7, and the column is bigint" in str(tester.errors[0].error)
     assert parquet.read_table(tmp_path).to_pylist() == [{"n": 1, "mean": 2.0, "at": at, "all": [1, None]}]
 
 
