@@ -167,6 +167,13 @@ def _is_installed(real: Path) -> bool:
     return any(real.is_relative_to(other) for other in (*_INSTALLED, OWN)) or not _LIBRARIES.isdisjoint(real.parts)
 
 
+@functools.cache
+def _is_interpreters(folder: str) -> bool:
+    """Tell whether a folder is one of the interpreter's, or of streamlet."""
+    places = Path(folder), Path(folder).resolve()
+    return all(any(one.is_relative_to(other) for other in (*_INSTALLED, OWN)) for one in places)
+
+
 def _is_users(path: Path, roots: Sequence[Path]) -> bool:
     real = path.resolve()
     if any(real.is_relative_to(other) for other in (*_INSTALLED, OWN)):
@@ -223,7 +230,8 @@ class KeptCode(MetaPathFinder):
         finder.find_spec = found_then  # type: ignore[method-assign,assignment]  # as above
 
     def _is_code(self, path: str) -> bool:
-        if not path.endswith(".py"):
+        # Asked twice for each module of each library: by its folder, a thousand of them cost nothing.
+        if not path.endswith(".py") or (_is_interpreters(path.rpartition("/")[0]) and not Path(path).is_symlink()):
             return False
         known = not _is_installed(Path(path)) and self._hash_at_start(path) is not None
         return known or _is_users(Path(path), self._roots)
