@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from streamlet.base.errors import BadInput, StreamletError
@@ -22,6 +22,7 @@ class Batch:
 
     # An emit asks the present tuple for root, children, anchors and state, and a batch for the same.
     __slots__ = (
+        "_part_edges",
         "_rows",
         "_tuples",
         "anchors",
@@ -49,8 +50,10 @@ class Batch:
         edges: Sequence[Any] = (),
         root: Any = 0,
         kind: type[Tuple] = Tuple,
+        part_edges: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]] | None = None,
     ) -> None:
         self._rows = rows
+        self._part_edges = part_edges
         self.component = component
         self.stream = stream
         self.task = task
@@ -90,8 +93,19 @@ class Batch:
         """The tuples: to ack, fail or anchor to one apart from the rest."""
         # Made when asked for: a bolt that reads columns pays for none.
         if self._tuples is None:
+            self.part()
             self._tuples = [self._tuple(*row) for row in zip(self.rows, self.roots, self.edges, strict=True)]
         return self._tuples
+
+    def part(self) -> None:
+        """Give each tuple its own edge where several share one.
+
+        For the runtime. Any thread.
+        """
+        # Rule: made of roots and edges alone, by a function that gives the same edges each time. Two threads may ask
+        # for the tuples at once, and a tuple of each is settled.
+        if self._part_edges is not None and self.state == OPEN:
+            self.edges = self._part_edges(self.roots, self.edges)
 
     @property
     def multi(self) -> bool:

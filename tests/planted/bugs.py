@@ -175,8 +175,22 @@ BUGS = (
     Bug(
         "rows of a block stay without edges where a bolt acks by hand",
         "runtime/tasks/bolt_task.py",
-        "        if not (self.bolt.auto_ack and self.bolt.auto_fail):\n            self._give_each_row_an_edge(work)",
-        "        if not self.bolt.auto_fail:\n            self._give_each_row_an_edge(work)",
+        "        self._parts = not (self.bolt.auto_ack and self.bolt.auto_fail)",
+        "        self._parts = not self.bolt.auto_fail",
+        TASKS,
+    ),
+    Bug(
+        "a block that goes on behind a batch is not closed",
+        "runtime/tasks/settling.py",
+        "    if run.multi or edges[stop - 1] or not roots[stop - 1]:",
+        "    if run.multi or not edges[stop - 1] or not roots[stop - 1]:",
+        TASKS,
+    ),
+    Bug(
+        "the shares of a block do not make up its edge",
+        "runtime/tasks/settling.py",
+        "            edges[at] ^= shares\n",
+        "            edges[at] |= shares\n",
         TASKS,
     ),
     Bug(

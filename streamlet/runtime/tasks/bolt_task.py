@@ -153,6 +153,8 @@ class BoltTask:
         self._commits = bolt.commits_epochs
         self._splits = bolt.on_batch_error == "split"
         self._may_emit = bool(emitter.streams)
+        self._parts = False
+        """Whether the bolt may settle the rows of a block in any order."""
         self._split_left = 0
         """Rows of a batch that was split that have not been begun."""
         self._named_anchors: list[Tuple | Batch] = []
@@ -586,7 +588,11 @@ class BoltTask:
         now = started = self.clock.monotonic()
         words, times = self.in_hand.words, self.in_hand.times
         words[CALL] = words[LENGTH] = 0
-        if not (self.bolt.auto_ack and self.bolt.auto_fail):
+        # Rule: a block has its edge on its last row, so its rows must be done in order, and the last one last. A bolt
+        # that acks or fails by hand may do so in any order: the tree would be complete while others are open. A batch
+        # parts its block only when it is asked for its tuples: most are settled whole.
+        self._parts = not (self.bolt.auto_ack and self.bolt.auto_fail)
+        if self._parts and not self._by_batch:
             self._give_each_row_an_edge(work)
         while work.left > 0:
             size = self._size
@@ -659,16 +665,10 @@ class BoltTask:
 
     def _give_each_row_an_edge(self, work: Work) -> None:
         """Give each row of a block an edge of its own."""
-        # Rule: a block has its edge on its last row, so its rows must be done in order, and the last one last. A bolt
-        # that acks by hand may ack in any order: the tree would be complete while others are open. An edge that is
-        # XORed into the tree, too, is gone again when its row is acked.
         run = work.run
         first, work.parted = work.parted, len(run.roots)
-        for at in range(first, len(run.roots)):
-            root = run.roots[at]
-            if not run.multi and root and not run.edges[at]:
-                edge = run.edges[at] = self.getrandbits(64)
-                self.acks[root] = self.acks.get(root, 0) ^ edge
+        if not run.multi and first < work.parted:
+            settling.part_blocks(run.roots, run.edges, first, self.getrandbits, self.acks)
 
     def be_careful(self, until: float) -> None:
         """Process one tuple at a time until then: one has killed a worker."""
@@ -817,7 +817,12 @@ class BoltTask:
         start = len(run.roots) - work.left
         source = (self.sources.get(run.source, "?"), run.stream)
         kind, fields = self.named.get(source, Tuple), self._fields.get(source, ())
-        self._process_batch(settling.take_batch(run, start, start + size, source[0], fields, kind, self._may_emit))
+        seed = None
+        if self._parts:
+            settling.close_block(run, min(start + size, len(run.roots)), self.getrandbits, self.acks)
+            seed = self.getrandbits(64)
+        batch = settling.take_batch(run, start, start + size, source[0], fields, kind, self._may_emit, seed)
+        self._process_batch(batch)
 
     def _process_batch(self, batch: Batch) -> None:
         self._current = batch

@@ -121,7 +121,7 @@ class Work:
         self.number = number
         self.left = len(run.roots)
         self.parted = 0
-        """Rows from the first on that no longer belong to a block (``BoltTask._give_each_row_an_edge``)."""
+        """Rows from the first on that no longer belong to a block (``settling.part_blocks``)."""
         self.rows = zip(run.roots, run.edges, run.values, strict=True)
 
     def stop_at(self, left: int) -> None:
@@ -163,7 +163,7 @@ class Outbox:
         """Put in rows that share one edge, in order."""
         # Rule: rows of a block have edge 0, but the last one. They are done in order, so the tree is complete with the
         # last, and a failure is brought to the ledger before acks of the same turn. For bolts that ack in any order see
-        # `BoltTask._give_each_row_an_edge`.
+        # `settling.part_blocks`.
         count = len(rows)
         edges = [0] * count
         edges[-1] = edge

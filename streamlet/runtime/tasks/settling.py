@@ -9,10 +9,11 @@ were acked: the other trees of the set are done when all their tuples are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, reduce
 from itertools import chain, compress
 from operator import xor
+from random import Random
 from typing import Any
 
 from streamlet.components.batch import Batch
@@ -23,12 +24,76 @@ from streamlet.tracking.shared_roots import Root, SharedRoots, as_one_root
 
 
 def take_batch(
-    run: Run, start: int, stop: int, component: str, fields: Sequence[str], kind: type[Tuple], tracks: bool
+    run: Run,
+    start: int,
+    stop: int,
+    component: str,
+    fields: Sequence[str],
+    kind: type[Tuple],
+    tracks: bool,
+    seed: int | None = None,
 ) -> Batch:
-    """Return some rows of a run as a batch. Without ``tracks`` nothing is emitted for it as a whole."""
+    """Return some rows of a run as a batch.
+
+    Without ``tracks`` nothing is emitted for it as a whole. With a ``seed``, its tuples have an edge each once they are
+    asked for, and no block goes beyond the batch (``close_block``).
+    """
     roots, edges, rows = run.roots[start:stop], run.edges[start:stop], run.values[start:stop]
     root = as_one_root([*chain.from_iterable(roots)] if run.multi else roots) if tracks else 0
-    return Batch(rows, component, run.stream, run.source, fields, roots=roots, edges=edges, root=root, kind=kind)
+    part = partial(_parted, seed) if seed is not None and not run.multi else None
+    return Batch(
+        rows,
+        component,
+        run.stream,
+        run.source,
+        fields,
+        roots=roots,
+        edges=edges,
+        root=root,
+        kind=kind,
+        part_edges=part,
+    )
+
+
+def part_blocks(
+    roots: Sequence[Root], edges: list[int], first: int, getrandbits: Callable[[int], int], acks: dict[Root, int]
+) -> None:
+    """Give each row from ``first`` on its own edge, in place."""
+    # Rule: the rows of a block share out its edge. The XOR of their shares is the edge, so its tree need not hear of
+    # them; and as all but one are random, no part of them looks like a tree that is done.
+    shares = 0
+    for at in range(first, len(edges)):
+        if edges[at]:
+            edges[at] ^= shares
+            shares = 0
+        elif roots[at]:
+            edges[at] = share = getrandbits(64)
+            shares ^= share
+    if shares:  # a frame was cut inside of a block: its last row is in another run
+        acks[roots[-1]] = acks.get(roots[-1], 0) ^ shares
+
+
+def close_block(run: Run, stop: int, getrandbits: Callable[[int], int], acks: dict[Root, int]) -> None:
+    """End a block at ``stop``, in place.
+
+    If it goes on there, its last row before gets an edge of its own.
+    """
+    roots, edges = run.roots, run.edges
+    if run.multi or edges[stop - 1] or not roots[stop - 1]:
+        return
+    edges[stop - 1] = share = getrandbits(64)
+    last = next(compress(range(stop, len(edges)), edges[stop:]), None)
+    if last is not None:
+        edges[last] ^= share
+    else:
+        acks[roots[stop - 1]] = acks.get(roots[stop - 1], 0) ^ share
+
+
+def _parted(seed: int, roots: Sequence[Root], edges: Sequence[int]) -> list[int]:
+    """Return an edge for each row, the same at each call."""
+    parted = [*edges]
+    part_blocks(roots, parted, 0, Random(seed).getrandbits, {})
+    return parted
 
 
 def ack(batch: Batch, acks: dict[Root, int]) -> int:
@@ -173,6 +238,7 @@ def drop(left: Iterable[tuple[Root, int]], acks: dict[Root, int], fails: list[in
 
 def batch_of_one(batch: Batch, index: int, values: list[Any]) -> Batch:
     """Return a batch of one tuple of a batch, with these values."""
+    batch.part()
     root = batch.roots[index]
     whole = as_one_root(root) if isinstance(root, list) else root
     return Batch(

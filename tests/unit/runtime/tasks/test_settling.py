@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import defaultdict
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -428,21 +430,105 @@ def test_a_batch_is_an_anchor_where_nothing_is_anchored_by_itself() -> None:
     assert acker.open() == {2, 4}
 
 
+class Keeps(Bolt):
+    auto_ack = False
+
+    def process(self, tup: Any) -> None: ...
+
+
+class KeepsBatches(Bolt):
+    auto_ack = False
+    batch_size = 2
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    def process_batch(self, batch: Batch) -> None:
+        self.batches.append(batch)
+
+
+BLOCK = [["a"], ["b"], ["c"], ["d"]]
+
+
 def test_a_bolt_that_acks_by_hand_parts_each_row_of_a_block_once() -> None:
-    class Keeps(Bolt):
-        auto_ack = False
-        batch_size = 2
-
-        def process_batch(self, batch: Batch) -> None: ...
-
     acker = Acker()
     task = acker.task(Keeps(), [], Grouping.SHUFFLE, 1)
-    work = Work(Run(9, 1, "default", False, [1] * 4, [0, 0, 0, 8], [["a"], ["b"], ["c"], ["d"]]))
+    work = Work(Run(9, 1, "default", False, [2] * 4, [0, 0, 0, 8], BLOCK))
     task.execute(work, until=0.0)
     edges = [*work.run.edges]
-    assert work.left == 2 and all(edges) and len(set(edges)) == 4
+    assert work.left and all(edges) and len(set(edges)) == 4
+    assert not acker.acks, "the rows share out the edge: their tree need not hear of it"
+    assert edges[0] ^ edges[1] ^ edges[2] ^ edges[3] == 8
     task.execute(work, until=0.0)
     assert work.run.edges == edges
+
+
+def test_of_a_block_that_a_frame_has_cut_the_tree_hears() -> None:
+    acker = Acker()
+    task = acker.task(Keeps(), [], Grouping.SHUFFLE, 1)
+    work = Work(Run(9, 1, "default", False, [2] * 3, [0, 8, 0], BLOCK[:3]))
+    task.execute(work, until=1e9)
+    assert all(work.run.edges) and acker.acks == {2: work.run.edges[2]}
+
+
+def test_a_batch_parts_its_block_only_when_it_is_asked_for_its_tuples() -> None:
+    acker, bolt = Acker(), KeepsBatches()
+    bolt.answers_for_held = True  # type: ignore[misc]  # of this bolt: as a KafkaBolt's, whose tuples nobody asks for
+    task = acker.task(bolt, [], Grouping.SHUFFLE, 1)
+    run = Run(9, 1, "default", False, [2] * 7, [0, 0, 0, 8, 0, 0, 0], [*BLOCK, *BLOCK[:3]])
+    acker.trees[2] = 8
+    task.execute(Work(run), until=1e9)
+    acker.settle()
+    kept = bolt.batches
+    assert [[bool(edge) for edge in batch.edges] for batch in kept] == [[False, True]] * 2 + [[False, True], [True]]
+    whole = [*kept[0].edges]
+    threads = [threading.Thread(target=lambda: kept[0].tuples) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    asked = kept[0].tuples
+    assert all(tup.edge for tup in asked) and asked[0].edge ^ asked[1].edge == whole[1]
+    for settle in (partial(task.ack, asked[1]), *(partial(task.ack, one) for one in (kept[1], kept[3], kept[2]))):
+        settle()
+        acker.settle()
+        assert acker.open() == {2}, "one tuple of the first batch is open"
+    task.ack(asked[0])
+    acker.settle()
+    assert acker.open() == set()
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_batches_of_blocks_may_be_settled_in_any_order_whole_or_by_the_tuple(data: st.DataObject) -> None:
+    acker, bolt = Acker(), KeepsBatches()
+    bolt.batch_size = data.draw(st.integers(1, 5))  # type: ignore[misc]  # of this bolt
+    task = acker.task(bolt, [], Grouping.SHUFFLE, data.draw(st.integers(0, 99)))
+    blocks = data.draw(st.lists(st.tuples(st.sampled_from(TREES), st.integers(1, 6)), min_size=1, max_size=5))
+    roots = [root for root, rows in blocks for _ in range(rows)]
+    edges, bits = [], random.Random(len(roots)).getrandbits
+    for root, rows in blocks:
+        edges += [0] * (rows - 1) + [bits(64) if root else 0]
+        acker.trees[entry_of(root)] ^= edges[-1]
+    if data.draw(st.booleans()) and roots[-1]:  # a frame that was cut: the rest of the block is elsewhere
+        acker.trees[entry_of(roots[-1])] ^= edges.pop()
+        roots.pop()
+    task.execute(Work(Run(9, 1, "default", False, roots, edges, [["v"] for _ in roots])), until=1e9)
+    left = [(batch, at) for batch in bolt.batches for at in range(len(batch))]
+    parts: list[list[tuple[Batch, int]]] = [[one] for one in left]
+    for batch in bolt.batches:
+        if data.draw(st.booleans()):  # settled whole
+            parts = [part for part in parts if part[0][0] is not batch]
+            parts.append([(batch, at) for at in range(len(batch))])
+    for part in data.draw(st.permutations(parts)):
+        batch, at = part[0]
+        if len(part) == len(batch):
+            task.ack(batch)
+        else:
+            task.ack(batch.tuples[at])
+        left = [one for one in left if one not in part]
+        acker.settle()
+        assert acker.open() == {entry_of(batch.roots[at]) for batch, at in left} - {0}
 
 
 def test_an_int_takes_the_short_way_and_one_of_more_than_64_bits_is_refused() -> None:
