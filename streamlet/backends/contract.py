@@ -154,6 +154,10 @@ class Observer(Protocol):
         """Show a line: a worker replaced, an error of a bolt, a log line."""
 
 
+LOOKS = 3
+"""Tries to look at a run that goes on meanwhile."""
+
+
 class Stop:
     """A request to end a run. Any thread or signal handler makes it.
 
@@ -171,6 +175,8 @@ class Stop:
         """Seconds that a drain may take which is asked for now; written by backends. None: nothing bounds it."""
         # Acts that kill at once, in the order in which they were registered.
         self._kills: list[Callable[[], None]] = []
+        self.look: Callable[[], RunStatus | None] = lambda: None
+        """Returns the numbers of the run as they are; written by backends. Any thread: it waits for nothing."""
 
     def ask(self) -> None:
         """Drain and stop."""
@@ -182,6 +188,15 @@ class Stop:
         It may run in a signal handler or any thread. It kills by process id and waits for nothing.
         """
         self._kills.append(act)
+
+    def last_look(self) -> RunStatus | None:
+        """Return the numbers of a run that is about to be killed; None where nobody can tell."""
+        # Rule: a kill is told with its own moment's numbers. Those that were shown last may be older than a call that
+        # hangs, and of one in its first tuples there are none: its untracked tuples would be lost without a word.
+        for _ in range(LOOKS):
+            with contextlib.suppress(Exception):  # what it looks at changes meanwhile
+                return self.look()
+        return None
 
     def kill(self) -> None:
         """End every process of the run without draining. The next run replays whatever was not committed."""

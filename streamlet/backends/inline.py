@@ -61,6 +61,8 @@ class InlineBackend:
         self._clock = clock or SystemClock()
         self._trace = trace
         self.loop: WorkerLoop | None = None
+        self._partitions: tuple[Mapping[str, Any], ...] = ()
+        """As last looked at: a spout is asked on its own thread alone."""
 
     def run(self, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
         """Run on the calling thread; see ``Backend.run``.
@@ -95,6 +97,7 @@ class InlineBackend:
         )
         loop = self.loop = WorkerLoop(shared, NoLinks(), self._trace)
         self._started = self._clock.monotonic()
+        stop.look = partial(self._look, loop)
         clean = False
         failed: StreamletError | None = None
         left: dict[str, int] = {}
@@ -202,21 +205,38 @@ class InlineBackend:
             return timeout_s
         return drain_needed_s(sum(loop.census.work_left()), loop.plan.longest_timeout_s(conf))
 
+    def _look(self, loop: WorkerLoop) -> RunStatus:
+        """Return the status at this moment. Any thread: no code of the user's is called."""
+        final = loop.untracked.look_at_final()
+        pairs = []
+        for live in [*loop.tasks.values()]:
+            row, task = dict(live.task.stats.snapshot()), live.plan.task_id
+            told = {name: counts.get(task, 0) for name, counts in final._asdict().items()}
+            pairs.append((live.plan.component, {**row, **{name: max(row[name], told[name]) for name in told}}))
+        rows, waiting = component_rows(loop.plan.topology, pairs), _waiting(loop)
+        return RunStatus(
+            state="running",
+            elapsed_s=self._clock.monotonic() - self._started,
+            components=tuple(ComponentStatus(**row, untracked=waiting[row["name"]]) for row in rows),
+            partitions=self._partitions,
+            pending=loop.ledgers.pending(),
+            workers=({"worker": 0, "epoch": 1},),
+        )
+
     def _status(self, loop: WorkerLoop, state: str, left: Mapping[str, int] = {}) -> RunStatus:
         loop.ledgers.note_open()
         pairs = [(live.plan.component, live.task.stats.snapshot()) for live in loop.tasks.values()]
         rows = component_rows(loop.plan.topology, pairs)
-        losses = UntrackedLosses(loop.plan)
-        losses.heard(0, loop.untracked.look(), {})
-        waiting = losses.waiting() if state != "ended" else Counter()
+        waiting = _waiting(loop) if state != "ended" else Counter()
         for row in rows:
             row["untracked"] = waiting[row["name"]]
             row["lost"] += left.get(row["name"], 0)
+        self._partitions = tuple(loop.ledgers.partitions())
         return RunStatus(
             state=state,
             elapsed_s=self._clock.monotonic() - self._started,
             components=tuple(ComponentStatus(**row) for row in rows),
-            partitions=tuple(loop.ledgers.partitions()),
+            partitions=self._partitions,
             pending=loop.ledgers.unfinished() if state == "ended" else loop.ledgers.pending(),
             workers=({"worker": 0, "epoch": 1},),
             hanging=tuple(
@@ -224,6 +244,13 @@ class InlineBackend:
                 for row in loop.held_too_long()
             ),
         )
+
+
+def _waiting(loop: WorkerLoop) -> Counter[str]:
+    """Count the untracked tuples that wait, by bolt. Any thread."""
+    losses = UntrackedLosses(loop.plan)
+    losses.heard(0, loop.untracked.look(), {})
+    return losses.waiting()
 
 
 def _left_by(loop: WorkerLoop) -> dict[str, int]:

@@ -50,6 +50,7 @@ class ProcessesBackend:
             raise BadInput("Worker processes import the topology from its file; a topology without one runs inline.")
         coordinator = RunCoordinator(request, observer, stop, self._debug)
         launcher = ProcessLauncher(quiet=request.quiet_stdout)
+        stop.look = coordinator.look
         stop.on_kill(launcher.kill_all)
         stop.on_kill(lambda: shutil.rmtree(coordinator.directory, ignore_errors=True))
         return coordinator.run(launcher)

@@ -18,7 +18,7 @@ import shutil
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from streamlet.backends import run_commands
@@ -832,17 +832,25 @@ class RunCoordinator:
 
     # -- the status that observers see -------------------------------------------------------------------------
 
-    def _status(self, state: str | None = None) -> RunStatus:
-        supervisor = self.supervisor
+    def look(self) -> RunStatus:
+        """Return the present status, by the workers' pages, too. Any thread."""
+        tasks = len(self.plan.tasks)
+        pages = {worker: UntrackedCounts(tasks, page) for worker, page in dict(self.pages).items() if writer_of(page)}
+        return self._status(numbers=self.numbers.with_pages(pages), seen=pages)
+
+    def _status(
+        self, state: str | None = None, numbers: RunNumbers | None = None, seen: Collection[int] = ()
+    ) -> RunStatus:
+        supervisor, numbers = self.supervisor, numbers or self.numbers
         nowhere = (None, None)
         running = "running" if supervisor.whole else "recovering" if supervisor.began else "starting"
         return RunStatus(
             state=state or ("draining" if supervisor.ending else running),
             elapsed_s=self.clock.monotonic() - self.started,
-            components=tuple(ComponentStatus(**row) for row in self.numbers.rows(ended=state is not None)),
-            partitions=self.numbers.partitions.all(),
+            components=tuple(ComponentStatus(**row) for row in numbers.rows(ended=state is not None)),
+            partitions=numbers.partitions.all(),
             paused=tuple(map(str, self.paused)),
-            pending=self.numbers.open_trees(ended=state is not None),
+            pending=numbers.open_trees(ended=state is not None),
             workers=tuple(
                 {
                     "worker": index,
@@ -850,12 +858,12 @@ class RunCoordinator:
                     "state": "busy" if w.busy else w.state.value,
                     "pid": self.pids.get(index),
                     # One whose loop hangs from the start beats, and has no numbers: zeros would be taken for them.
-                    "reported": not supervisor.began or self.numbers.are_known_of(index),
+                    "reported": not supervisor.began or index in seen or numbers.are_known_of(index),
                     "host": self.places.get(index, nowhere)[0],
                     "executor": self.places.get(index, nowhere)[1],
                 }
                 for index, w in supervisor.workers.items()
             ),
             # Also at the end: what then hung had kept the drain from its end.
-            hanging=self.numbers.hanging(),
+            hanging=numbers.hanging(),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 from streamlet.backends.partition_rows import PartitionRows
@@ -13,7 +14,7 @@ from streamlet.components.spout import Spout, hears_failures
 from streamlet.model.plan import Plan
 from streamlet.model.spec import SPOUT
 from streamlet.runtime.tasks.task_stats import GAUGES, TaskStats, component_rows, merged
-from streamlet.runtime.tasks.untracked_counts import Counted, FinalCounts
+from streamlet.runtime.tasks.untracked_counts import Counted, FinalCounts, UntrackedCounts
 from streamlet.runtime.worker.messages import Beat
 
 
@@ -52,6 +53,25 @@ class RunNumbers:
                 known = tasks.get(task_id) or TaskStats().snapshot()
                 tasks[task_id] = {**known, name: max(count, known[name])}
         self.beats[worker] = dataclasses.replace(beat, tasks=tasks)
+
+    def with_pages(self, pages: Mapping[int, UntrackedCounts]) -> RunNumbers:
+        """Return these numbers with those on the pages of living workers. Any thread."""
+        seen = copy(self)
+        seen.beats, counts = dict(self.beats), {worker: page.look() for worker, page in pages.items()}
+        seen.losses = self.losses.with_counts(counts)
+        for worker, page in pages.items():
+            seen.ended_with(worker, page.look_at_final())
+            beat = seen.beats[worker]
+            # What waits is counted by the page, so what was done must be, too: each tuple is in one of the two.
+            since = Counter(counts[worker].done) - Counter(dict(beat.done))
+            tasks = {**beat.tasks, **{task: self._with_executed(beat.tasks.get(task), since[task]) for task in since}}
+            seen.beats[worker] = dataclasses.replace(beat, tasks=tasks, pending=sum(page.look_at_open().values()))
+        return seen
+
+    @staticmethod
+    def _with_executed(snapshot: Mapping[str, Any] | None, more: int) -> Mapping[str, Any]:
+        known = snapshot or TaskStats().snapshot()
+        return {**known, "executed": known["executed"] + more}
 
     def are_known_of(self, worker: int) -> bool:
         """Tell whether a heartbeat of the worker had numbers."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from streamlet.model.plan import Plan
@@ -76,6 +76,14 @@ class UntrackedLosses:
         """Take the counts of a worker's heartbeat."""
         known = self._of(worker)
         known.counts, known.sent = counts, sent
+
+    def with_counts(self, counts: Mapping[int, Counted]) -> UntrackedLosses:
+        """Return these with newer counts of living workers, for ``waiting``. Any thread."""
+        seen = UntrackedLosses(self._plan)
+        seen._known = dict(self._known)
+        for worker, counted in counts.items():
+            seen._known[worker] = replace(seen._of(worker), counts=counted)
+        return seen
 
     def _of(self, worker: int) -> _Known:
         return self._known.setdefault(worker, _Known())

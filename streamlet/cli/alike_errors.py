@@ -87,7 +87,7 @@ class FoldingView:
         self._alike = AlikeErrors()
         self.start: Callable[[RunRequest, str], None] = view.start
         self.notice: Callable[[str], None] = view.notice
-        self.killed: Callable[[int], None] = view.killed
+        self.killed: Callable[[int, RunStatus | None], None] = view.killed
         self.close: Callable[[], None] = view.close
 
     def on_event(self, line: LogLine) -> None:

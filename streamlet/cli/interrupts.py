@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from streamlet.backends.contract import Stop
+from streamlet.backends.contract import RunStatus, Stop
 from streamlet.cli.output import leave
 
 SAME_S = 0.25
@@ -89,7 +89,9 @@ def signals_to(came: Callable[[int], None]) -> Iterator[None]:
 class Interrupts:
     """The signals of one run. ``exit_status`` is 130, 143 or 129 once one came."""
 
-    def __init__(self, stop: Stop, notice: Callable[[str], None], killed: Callable[[int], None]) -> None:
+    def __init__(
+        self, stop: Stop, notice: Callable[[str], None], killed: Callable[[int, RunStatus | None], None]
+    ) -> None:
         self._stop = stop
         self._notice = notice
         self._killed = killed
@@ -126,9 +128,10 @@ class Interrupts:
         # manager sends SIGHUP after SIGTERM, and a terminal that goes sends it twice.
         if number == signal.SIGHUP or time.monotonic() - self._first_s < SAME_S:
             return
+        last = self._stop.last_look()
         try:
             # Kill the processes first: printing may hang on a terminal that nobody reads.
             self._stop.kill()
         finally:
             # No clean-up, no flush: a second Ctrl-C must not wait for anything that hangs.
-            leave(128 + number, lambda: self._killed(128 + number))
+            leave(128 + number, lambda: self._killed(128 + number, last))

@@ -53,10 +53,10 @@ class KeptView:
         self._keep(_line("info", text))
         self._view.notice(text)
 
-    def killed(self, exit_status: int) -> None:
-        self._view.killed(exit_status)
+    def killed(self, exit_status: int, last: RunStatus | None) -> None:
+        self._view.killed(exit_status, last)
         for keeper in self._keepers:
-            keeper.last_words(_line("error", killed(self._status)))
+            keeper.last_words(_line("error", killed(last or self._status)))
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         self._end(

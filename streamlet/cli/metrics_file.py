@@ -149,8 +149,9 @@ class MetricsFile:
         self._warn_if_hanging()
         self._view.finish(result, exit_status)
 
-    def killed(self, exit_status: int) -> None:
-        self._view.killed(exit_status)
+    def killed(self, exit_status: int, last: RunStatus | None) -> None:
+        self._view.killed(exit_status, last)
+        self._last = last or self._last
         # The last act of the process. A write under way on the other thread would come after this one, and the file
         # would say for ever that the run goes on.
         self._over = True

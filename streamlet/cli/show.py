@@ -44,8 +44,11 @@ class View(Observer, Protocol):
     def notice(self, text: str) -> None:
         """Show what a signal brought about."""
 
-    def killed(self, exit_status: int) -> None:
-        """Show the last line of a run that is killed. Past all locks and buffers."""
+    def killed(self, exit_status: int, last: RunStatus | None) -> None:
+        """Show the last line of a run that is killed. Past all locks and buffers.
+
+        ``last``: its numbers at that moment, where the backend could tell.
+        """
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         """Show the result of a run that ended well."""
@@ -139,8 +142,9 @@ class JsonView:
     def notice(self, text: str) -> None:
         _unbuffered(text)
 
-    def killed(self, exit_status: int) -> None:
-        # With the numbers at hand: the thread that would give newer ones may stand anywhere.
+    def killed(self, exit_status: int, last: RunStatus | None) -> None:
+        if last is not None:
+            self._status, self._content_shown = last, self._content(last)
         ended = {"event": "result", "reason": "killed", "drained": False, "exit_status": exit_status}
         rows = [
             {**row, "lost": row["lost"] + row["untracked"], "untracked": 0} for row in self._content_shown["components"]
@@ -221,8 +225,8 @@ class PlainView:
     def notice(self, text: str) -> None:
         _unbuffered(text)
 
-    def killed(self, exit_status: int) -> None:
-        _unbuffered(killed(self._status), 1)
+    def killed(self, exit_status: int, last: RunStatus | None) -> None:
+        _unbuffered(killed(last or self._status), 1)
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         for line in component_lines(result.status, Rates().of(result.status)):
@@ -324,7 +328,7 @@ def killed(status: RunStatus | None) -> str:
     """Return the last line of a killed run, by the latest numbers."""
     if status is None:
         return (
-            "Killed before its first numbers came: nothing was drained. What was begun is read again by the next run."
+            "Killed before its first numbers came: nothing was drained. What was tracked is read again by the next run."
         )
     rows = [(row.get("position"), row.get("committed")) for row in status.partitions]
     beyond = sum(read - done for read, done in rows if isinstance(read, int) and isinstance(done, int))
@@ -336,9 +340,10 @@ def killed(status: RunStatus | None) -> str:
     by_name = ", ".join(f"{row.name} {row.untracked:,}" for row in waiting)
     untracked = sum(row.untracked for row in waiting)
     lost = f", and {many(untracked, 'untracked tuple')} lost ({by_name})" if waiting else ""
+    before = "".join(f" Before, {line}" for line in gone_lines(status))
     return (
-        f"Killed, not drained: {trees}{more}{lost}, as of {duration(status.elapsed_s)} after the start. "
-        "What was tracked is read again by the next run; `cleanup` was not called."
+        f"Killed, not drained: {trees}{more}{lost}, as of {duration(status.elapsed_s)} after the start.{before} "
+        "What was tracked and open is read again by the next run; `cleanup` was not called."
     )
 
 

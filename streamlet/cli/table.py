@@ -78,9 +78,9 @@ class TableView:
     def notice(self, text: str) -> None:
         self._notice = text
 
-    def killed(self, exit_status: int) -> None:
+    def killed(self, exit_status: int, last: RunStatus | None) -> None:
         # Below the table as it stands; the cursor, which it hides, is shown again.
-        os.write(1, f"\r\n\x1b[?25h{show.killed(self._status)}\r\n".encode())
+        os.write(1, f"\r\n\x1b[?25h{show.killed(last or self._status)}\r\n".encode())
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         self.on_status(result.status)

@@ -70,9 +70,9 @@ class ViewThread:
         """Show a line soon. Any thread."""
         self._give(lambda: self._view.notice(text))
 
-    def killed(self, exit_status: int) -> None:
+    def killed(self, exit_status: int, last: RunStatus | None) -> None:
         """Show the last line of a run that is killed. On the thread of signals."""
-        self._view.killed(exit_status)
+        self._view.killed(exit_status, last)
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         """Show the result, once everything before it is shown."""

@@ -175,15 +175,15 @@ BUGS = (
     Bug(
         "rows of a block stay without edges where a bolt acks by hand",
         "runtime/tasks/bolt_task.py",
-        "        self._parts = not (self.bolt.auto_ack and self.bolt.auto_fail)",
-        "        self._parts = not self.bolt.auto_fail",
+        "        self._parts = not (run.multi or (self.bolt.auto_ack and self.bolt.auto_fail))",
+        "        self._parts = not (run.multi or self.bolt.auto_fail)",
         TASKS,
     ),
     Bug(
         "a block that goes on behind a batch is not closed",
         "runtime/tasks/settling.py",
-        "    if run.multi or edges[stop - 1] or not roots[stop - 1]:",
-        "    if run.multi or not edges[stop - 1] or not roots[stop - 1]:",
+        "    if edges[stop - 1] or not roots[stop - 1]:",
+        "    if not edges[stop - 1] or not roots[stop - 1]:",
         TASKS,
     ),
     Bug(

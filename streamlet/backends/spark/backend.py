@@ -178,6 +178,7 @@ class SparkBackend:
     ) -> RunResult:
         assert request.file is not None
         coordinator = RunCoordinator(_with_time_to_unpack(request, parcels), observer, stop, self._debug)
+        stop.look = coordinator.look
         stop.on_kill(lambda: shutil.rmtree(coordinator.directory, ignore_errors=True))
         run_id, secret = coordinator.run_id, coordinator.secret
         folder = str(Path.cwd()) if session.here else None

@@ -154,7 +154,7 @@ class BoltTask:
         self._splits = bolt.on_batch_error == "split"
         self._may_emit = bool(emitter.streams)
         self._parts = False
-        """Whether the bolt may settle the rows of a block in any order."""
+        """Whether the bolt may settle the rows of the present run in any order."""
         self._split_left = 0
         """Rows of a batch that was split that have not been begun."""
         self._named_anchors: list[Tuple | Batch] = []
@@ -588,12 +588,7 @@ class BoltTask:
         now = started = self.clock.monotonic()
         words, times = self.in_hand.words, self.in_hand.times
         words[CALL] = words[LENGTH] = 0
-        # Rule: a block has its edge on its last row, so its rows must be done in order, and the last one last. A bolt
-        # that acks or fails by hand may do so in any order: the tree would be complete while others are open. A batch
-        # parts its block only when it is asked for its tuples: most are settled whole.
-        self._parts = not (self.bolt.auto_ack and self.bolt.auto_fail)
-        if self._parts and not self._by_batch:
-            self._give_each_row_an_edge(work)
+        self._part_blocks(work)
         while work.left > 0:
             size = self._size
             if self.held.allowed and (size := self.held.room(size)) <= 0:
@@ -663,11 +658,17 @@ class BoltTask:
         self._fail(tup, cause_of(self.emitter.component, error))
         self.report(error, tup, None)
 
-    def _give_each_row_an_edge(self, work: Work) -> None:
-        """Give each row of a block an edge of its own."""
+    def _part_blocks(self, work: Work) -> None:
+        """Give each row its own edge where the bolt needs it."""
+        # Rule: a block has its edge on its last row, so its rows must be done in order, and the last one last. A bolt
+        # that acks or fails by hand may do so in any order: the tree would be complete while others are open. A batch
+        # parts its block only when it is asked for its tuples: most are settled whole.
         run = work.run
+        self._parts = not (run.multi or (self.bolt.auto_ack and self.bolt.auto_fail))
+        if not self._parts or self._by_batch:
+            return
         first, work.parted = work.parted, len(run.roots)
-        if not run.multi and first < work.parted:
+        if first < work.parted:
             settling.part_blocks(run.roots, run.edges, first, self.getrandbits, self.acks)
 
     def be_careful(self, until: float) -> None:

@@ -40,7 +40,7 @@ def take_batch(
     """
     roots, edges, rows = run.roots[start:stop], run.edges[start:stop], run.values[start:stop]
     root = as_one_root([*chain.from_iterable(roots)] if run.multi else roots) if tracks else 0
-    part = partial(_parted, seed) if seed is not None and not run.multi else None
+    part = None if seed is None else partial(_parted, seed)
     return Batch(
         rows,
         component,
@@ -79,7 +79,7 @@ def close_block(run: Run, stop: int, getrandbits: Callable[[int], int], acks: di
     If it goes on there, its last row before gets an edge of its own.
     """
     roots, edges = run.roots, run.edges
-    if run.multi or edges[stop - 1] or not roots[stop - 1]:
+    if edges[stop - 1] or not roots[stop - 1]:
         return
     edges[stop - 1] = share = getrandbits(64)
     last = next(compress(range(stop, len(edges)), edges[stop:]), None)

@@ -12,7 +12,7 @@ import os, signal, sys, time
 from streamlet.backends.contract import Stop
 from streamlet.cli.interrupts import SAME_S, Interrupts, signals_to
 
-def last_line(status):
+def last_line(status, last):
     time.sleep(0.5)
     os.write(1, b"killed")
 

@@ -144,7 +144,7 @@ def test_a_run_that_did_not_end_well_is_not_running_for_ever(tmp_path: Path, sta
     if state == "failed":
         view.failed(RuntimeError("no"), 1)
     else:
-        view.killed(130)
+        view.killed(130, None)
     assert value(path, "streamlet_run", state=state) == 1
     assert value(path, "streamlet_run", state="running") is None
     assert value(path, "streamlet_emitted_total", component="lines") == 7

@@ -72,7 +72,7 @@ def test_of_a_run_that_is_killed_nothing_is_shown_but_the_last_line() -> None:
     shown.notice("draining")
     shown.finish(RESULT)
     killed.set()
-    shown.killed(130)
+    shown.killed(130, None)
     shown.log(LogLine("warning", "worker 0 ended by signal 9", 0.0))
     shown.on_status(RunStatus("recovering", 1.0))
     shown.failed(ValueError(), 1)

@@ -10,7 +10,7 @@ from streamlet import Bolt, ReliableSpout, Spout, Topology
 from streamlet.backends.run_numbers import RunNumbers
 from streamlet.model.plan import make_plan
 from streamlet.runtime.tasks.task_stats import TaskStats
-from streamlet.runtime.tasks.untracked_counts import FinalCounts
+from streamlet.runtime.tasks.untracked_counts import FinalCounts, UntrackedCounts
 from streamlet.runtime.worker.messages import Beat
 
 
@@ -59,6 +59,21 @@ def test_what_a_replaced_worker_counted_stays_and_what_was_open_until_its_replac
     numbers.heard(0, Beat({1: snapshot(emitted=5)}, [], 1, 2))
     assert row(numbers, "numbers")["emitted"] == 25
     assert (numbers.open_trees(ended=False), numbers.open_trees(ended=True)) == (1, 2)
+
+
+def test_a_look_at_the_pages_is_newer_than_the_heartbeats_and_changes_nothing(numbers: RunNumbers) -> None:
+    numbers.heard(0, Beat({1: snapshot(emitted=20), 3: snapshot(executed=9)}, [], 4, 4, done={3: 9}, emitted={3: 12}))
+    pages = {0: UntrackedCounts(3), 1: UntrackedCounts(3)}
+    pages[0].emitted[1], pages[0].emitted[2], pages[0].done[2], pages[0].open[0] = 7, 30, 11, 6
+    pages[0].note_final(1, given_up=2, kept=0, lost=1)
+    pages[1].done[1] = 3
+    seen = numbers.with_pages(pages)
+    spout, bolt = (row(seen, name) for name in ("numbers", "keep"))
+    assert (spout["emitted"], spout["given_up"], spout["lost"]) == (20, 2, 1)
+    assert (bolt["executed"], bolt["untracked"]) == (9 + 2 + 3, 30 - 11 + 7 - 3)
+    assert seen.open_trees(ended=False) == 6
+    bolt = row(numbers, "keep")
+    assert (bolt["executed"], bolt["untracked"], numbers.open_trees(ended=False)) == (9, 3, 4)
 
 
 def test_what_was_lost_or_left_stands_in_the_row_of_its_bolt(numbers: RunNumbers) -> None:

@@ -140,8 +140,8 @@ def test_the_last_words_of_a_killed_run_say_what_was_not_drained() -> None:
     assert line.startswith(
         "Killed, not drained: 567 tuple trees still open, and 3 records beyond what is committed, as of"
     )
-    assert line.endswith("What was tracked is read again by the next run; `cleanup` was not called.")
-    assert "lost" not in line
+    assert line.endswith("What was tracked and open is read again by the next run; `cleanup` was not called.")
+    assert "lost" not in line and "Before" not in line
     assert "nothing was drained" in show.killed(None)
 
 
@@ -164,10 +164,24 @@ def test_a_killed_run_names_the_untracked_tuples_that_it_loses_by_component_and_
     )
     view = show.JsonView()
     view.on_status(UNTRACKED)
-    view.killed(130)
+    view.killed(130, None)
     out, err = capfd.readouterr()
     rows = {row["name"]: row for row in json.loads(out.splitlines()[-1])["components"]}
     assert (rows["sink"]["lost"], rows["keep"]["lost"]) == (2789, 3) and "(sink 2,785, keep 3)" in err
+
+
+def test_a_killed_run_repeats_what_was_given_up_and_lost_before() -> None:
+    rows = (ComponentStatus("lines", "spout", 1, given_up=3), ComponentStatus("sink", "bolt", 1, lost=4, untracked=5))
+    line = show.killed(RunStatus("running", 5.0, rows, pending=2))
+    assert "2 tuple trees still open, and 5 untracked tuples lost (sink 5), as of 5.0 s after the start." in line
+    assert "Before, lines: 3 given up; nobody sends them again. Before, sink: 4 lost; nobody sends them again." in line
+
+
+def test_the_last_line_has_the_numbers_of_the_kills_own_moment(capfd: pytest.CaptureFixture[str]) -> None:
+    for view in (show.JsonView(), show.PlainView()):
+        view.on_status(status())
+        view.killed(130, UNTRACKED)
+        assert "2,788 untracked tuples lost" in "".join(capfd.readouterr())
 
 
 def test_a_rate_is_of_the_time_since_the_status_before_and_at_the_end_of_the_whole_run() -> None:
@@ -233,7 +247,7 @@ def test_where_old_records_wait_is_a_column_once_it_is_known() -> None:
 def test_the_result_of_a_killed_run_has_the_fields_of_its_status(capfd: pytest.CaptureFixture[str]) -> None:
     view = show.JsonView()
     view.on_status(status())
-    view.killed(137)
+    view.killed(137, None)
     shown, result = (json.loads(line) for line in capfd.readouterr().out.splitlines())
     assert set(shown) <= set(result)
     assert [row.keys() for row in shown["components"]] == [row.keys() for row in result["components"]]
@@ -242,7 +256,7 @@ def test_the_result_of_a_killed_run_has_the_fields_of_its_status(capfd: pytest.C
 def test_nothing_follows_the_result_of_a_killed_run(capfd: pytest.CaptureFixture[str]) -> None:
     """The thread that shows the run does not know of the signal yet."""
     view = show.JsonView()
-    view.killed(130)
+    view.killed(130, None)
     view.on_status(status())
     view.on_event(LogLine("info", "late", 0.0))
     assert [json.loads(line)["event"] for line in capfd.readouterr().out.splitlines()] == ["result"]
@@ -270,7 +284,7 @@ def test_a_writer_that_stands_still_keeps_back_the_result_of_a_killed_run_for_a_
     writing.start()
     try:
         stands.wait()
-        view.killed(130)
+        view.killed(130, None)
         assert json.loads(capfd.readouterr().out)["reason"] == "killed"
     finally:
         goes_on.set()

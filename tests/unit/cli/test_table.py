@@ -137,7 +137,7 @@ def test_a_killed_run_shows_the_cursor_again(capfd: pytest.CaptureFixture[str]) 
     """rich hides it; nothing of rich runs when a process ends so."""
     view = TableView(Console(file=io.StringIO(), width=80))
     view.on_status(status())
-    view.killed(137)
+    view.killed(137, None)
     assert "\x1b[?25hKilled" in capfd.readouterr().out
 
 

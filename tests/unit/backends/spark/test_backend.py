@@ -239,7 +239,7 @@ def test_a_start_that_fails_leaves_nothing_in_the_session(tmp_path: Path, monkey
     """As where nothing can listen at the address that the user has set."""
     folder = tmp_path / "run"
     folder.mkdir()
-    coordinator = SimpleNamespace(directory=folder, run_id=b"", secret=b"", certificate=b"")
+    coordinator = SimpleNamespace(directory=folder, run_id=b"", secret=b"", certificate=b"", look=lambda: None)
     closed: list[bool] = []
     jobs = SimpleNamespace(close=lambda: closed.append(True), kill=lambda: None)
 

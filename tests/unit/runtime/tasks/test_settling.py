@@ -506,7 +506,7 @@ def test_batches_of_blocks_may_be_settled_in_any_order_whole_or_by_the_tuple(dat
     task = acker.task(bolt, [], Grouping.SHUFFLE, data.draw(st.integers(0, 99)))
     blocks = data.draw(st.lists(st.tuples(st.sampled_from(TREES), st.integers(1, 6)), min_size=1, max_size=5))
     roots = [root for root, rows in blocks for _ in range(rows)]
-    edges, bits = [], random.Random(len(roots)).getrandbits
+    edges, bits = [], random.Random("edges").getrandbits
     for root, rows in blocks:
         edges += [0] * (rows - 1) + [bits(64) if root else 0]
         acker.trees[entry_of(root)] ^= edges[-1]
