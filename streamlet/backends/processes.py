@@ -68,6 +68,8 @@ class ProcessLauncher:
     def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet
         self._processes: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}
+        self._latest: dict[int, subprocess.Popen[bytes]] = {}
+        """The latest process of each worker, also of one that has ended."""
         self._killed: list[subprocess.Popen[bytes]] = []
         """Those that were sent SIGKILL and are not reaped yet."""
         self._unstarted: list[tuple[int, int, str]] = []
@@ -101,7 +103,7 @@ class ProcessLauncher:
                 process_group=0,
             )
             undo.pop_all()
-        self._processes[worker] = (epoch, process)
+        self._processes[worker], self._latest[worker] = (epoch, process), process
         return ours
 
     def kill(self, worker: int, epoch: int) -> None:
@@ -140,7 +142,9 @@ class ProcessLauncher:
         """Say nothing: a process begins as soon as it is started."""
 
     def let_end(self, workers: Mapping[int, bool]) -> dict[int, str]:
-        closed = {worker: self._processes[worker][1] for worker in workers if worker in self._processes}
+        # Rule: also those whose end was noted before. A worker that has closed comes to its exit while others still
+        # close, and nobody has asked how it ended there.
+        closed = {worker: self._latest[worker] for worker in workers if worker in self._latest}
         wait_until_ended([*closed.values()], EXIT_S)
         how = dict[int, str]()
         for worker, process in closed.items():

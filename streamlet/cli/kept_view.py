@@ -46,7 +46,7 @@ class KeptView:
 
     def log(self, line: LogLine) -> None:
         self._keep(line, recorded=True)
-        if not self._shown:
+        if not self._shown or (self._as_json and line.origin.worker is not None):  # an event, as in `on_event`
             self._view.log(line)
 
     def notice(self, text: str) -> None:

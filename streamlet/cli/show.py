@@ -137,7 +137,12 @@ class JsonView:
         self._put("log", **{**fields(line), "text": shown_text(line)})
 
     def log(self, line: LogLine) -> None:
-        _line(line)
+        # Rule: what is logged in a worker is an event, also where the worker is this process. A program that reads the
+        # events would hear of the lines of components on one backend, and not on another.
+        if line.origin.worker is None:
+            _line(line)
+        else:
+            self.on_event(line)
 
     def notice(self, text: str) -> None:
         _unbuffered(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -269,6 +270,7 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
     if by_batch is not None and by_batch():
         yield from _batches(cls, shown)
     yield from _replays(cls, shown)
+    yield from _timer(cls, shown)
     if component.kind == BOLT:
         yield from _bounds(cls, shown)
     yield from _signatures(component)
@@ -380,6 +382,17 @@ def _bounds(cls: Any, shown: str) -> Iterator[Finding]:
     """Yield wrong numbers of tuples that a bolt may have."""
     for name, value, what in not_numbers(cls):
         yield f"{shown} has {name} = {value!r}.", what
+
+
+def _timer(cls: Any, shown: str) -> Iterator[Finding]:
+    """Yield a period of ``on_timer`` that is none."""
+    period = inspect.getattr_static(cls, "timer_interval_s", None)
+    number = isinstance(period, (int, float)) and not isinstance(period, bool) and 0 < period < math.inf
+    if period is not None and not number and not hasattr(period, "__get__"):  # a property has its value in the task
+        yield (
+            f"{shown} has timer_interval_s = {period!r}.",
+            "It is the seconds between calls of on_timer, more than 0; None is for no calls.",
+        )
 
 
 def _replays(cls: Any, shown: str) -> Iterator[Finding]:

@@ -56,6 +56,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.planted.plant", description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="a part of the names")
     only = parser.parse_args().only
+    chosen = [bug for bug in BUGS if only in bug.name]
+    if not chosen:
+        parser.error(f"no bug has {only!r} in its name")
     lives = 0
     with tempfile.TemporaryDirectory(prefix="planted-") as made:
         tree = Path(made) / "tree"
@@ -63,7 +66,6 @@ def main() -> int:
             shutil.copytree(ROOT / part, tree / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("setup.cfg", "pyproject.toml", "README.md"):
             shutil.copy(ROOT / name, tree / name)
-        chosen = [bug for bug in BUGS if only in bug.name]
         for room in dict.fromkeys(bug.tests for bug in chosen):
             failed = catch(tree, Bug("none", "", "", "", room))
             if failed is not None:

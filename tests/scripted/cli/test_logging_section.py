@@ -112,7 +112,8 @@ def test_with_json_a_handler_on_standard_output_writes_to_standard_error(
     assert done.returncode == 0, done.stderr
     objects = [json.loads(line) for line in done.stdout.splitlines()]
     assert objects[-1]["event"] == "result"
-    assert backend == "inline" or any("logged 1 " in str(each) for each in objects)
+    logged = [each for each in objects if each["event"] == "log" and "logged 1 " in each["text"]]
+    assert {(each["component"], each["worker"], each["epoch"]) for each in logged} == {("sink", 0, 1)}
     said = re.compile(r"^WARNING\|mine\|sink\|\d\|\d\|1\|plain 1 \d$", re.MULTILINE)
     assert said.search(done.stderr)
     plain = streamlet("run", file, *given, **path)

@@ -154,6 +154,16 @@ def test_a_worker_that_dies_of_what_was_left_for_its_exit_is_named_and_fails_the
     assert said in " ".join(done.stderr.split()) and "`atexit`" in done.stderr, done.stderr
 
 
+def test_a_worker_that_dies_at_its_exit_while_others_still_close_is_named_too(streamlet) -> None:
+    """Its death is known before anybody asks how the workers have ended."""
+    dies = "import os; self.first = context.task_index == 0\nif self.first: atexit.register(lambda: os._exit(3))"
+    closes = "par = 2\n    def cleanup(self):\n        import time; time.sleep(0 if self.first else 1.5)"
+    text = made(initialize=dies, sink=closes)
+    done = streamlet("run", streamlet.write(text), "--until-caught-up", "--workers", "2")
+    assert done.returncode == 1, done
+    assert "had closed and ended with status 3 at its exit" in " ".join(done.stderr.split()), done.stderr
+
+
 def test_a_worker_that_ends_with_its_errors_status_has_not_died_at_its_exit(streamlet) -> None:
     """After a ``cleanup`` that raises, a process ends with a status as well."""
     raises = "def cleanup(self): raise OSError('the disk is full')"
@@ -175,8 +185,11 @@ def test_a_spout_may_read_a_regular_file_and_return_its_descriptor(streamlet, ba
     [
         ("def fileno(self): return -1", "returned -1 from fileno"),
         ("def fileno(self): return 'pipe'", "returned 'pipe' from fileno"),
-        ("timer_interval_s = 0", "timer_interval_s = 0. It is the seconds between calls of on_timer, more than 0"),
-        ("timer_interval_s = 'often'", "timer_interval_s = 'often'"),
+        (
+            "def initialize(self, conf, context): self.timer_interval_s = 0",
+            "timer_interval_s = 0. It is the seconds between calls of on_timer, more than 0",
+        ),
+        ("def initialize(self, conf, context): self.timer_interval_s = 'often'", "timer_interval_s = 'often'"),
     ],
 )
 def test_a_spout_that_cannot_be_watched_or_timed_is_named(streamlet, backend: str, spout: str, words: str) -> None:
@@ -242,7 +255,8 @@ def test_a_spout_whose_descriptor_is_closed_is_asked_for_its_next_one(streamlet,
 
 @backends
 def test_a_bolt_that_cannot_be_timed_is_named(streamlet, backend: str) -> None:
-    done = streamlet("run", streamlet.write(made(sink="timer_interval_s = 0")), "--backend", backend)
+    zero = "def __init__(self): self.timer_interval_s = 0"
+    done = streamlet("run", streamlet.write(made(sink=zero)), "--backend", backend)
     told = " ".join(done.stderr.split())
     assert done.returncode == 1 and "a bug in streamlet" not in told and "Traceback" not in told
     assert "The bolt sink has timer_interval_s = 0. It is the seconds between calls of on_timer, more than 0" in told

@@ -346,6 +346,17 @@ def test_a_bolt_with_process_batch_needs_no_process_and_its_choices_are_checked(
     assert [p.message.split(" has ")[1] for p in found] == ["batch_size = 0.", "on_batch_error = 'retry'."]
 
 
+@pytest.mark.parametrize("period", [0, -0.1, True, "often", float("inf"), float("nan")])
+def test_a_timer_without_a_period_is_refused(period: object) -> None:
+    lines = Lines.spec()
+    timed = type("Timed", (Split,), {"timer_interval_s": period, "__module__": __name__})
+    found = only(problems(lines=lines, split=timed.spec(inputs=[lines])))
+    assert f"has timer_interval_s = {period!r}." in found.message and "more than 0" in found.remedy
+    for good in (None, 0.5, 2, property(lambda self: 0.5)):
+        timed = type("Timed", (Split,), {"timer_interval_s": good, "__module__": __name__})
+        assert not problems(lines=lines, split=timed.spec(inputs=[lines]))
+
+
 @pytest.mark.parametrize("number", [0, -1, True, 2.5, "8", None])
 @pytest.mark.parametrize(("kind", "name"), [(ThreadedBolt, "threads"), (AsyncBolt, "at_once")])
 def test_a_bolt_has_the_number_of_its_calls_at_once_checked(kind: type[Any], name: str, number: Any) -> None:
