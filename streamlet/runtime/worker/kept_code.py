@@ -130,10 +130,10 @@ def _check_is_one_version(file: Path, files: Mapping[str, str], notes: SideNotes
     # Rule: a file that was edited while the topology was being imported, and that nothing had imported, is there in its
     # edit alone. It is kept, for the topology may have made it, but not beside the former code of a file that was
     # edited meanwhile, too: two versions would meet in one run.
-    edited = next((path for path, source in notes.sources.items() if _is_other(path, source)), None)
+    edited = next((path for path, source in list(notes.sources.items()) if _is_other(path, source)), None)
     if edited is None:
         return
-    read = {name for path in notes.sources for name in (path, os.path.realpath(path))}
+    read = {name for path in list(notes.sources) for name in (path, os.path.realpath(path))}
     too = next((path for path in files if path not in read and _changed_s(path) > notes.began_s), None)
     if too is not None:
         raise CannotLoad(

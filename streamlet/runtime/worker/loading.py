@@ -111,7 +111,7 @@ def code_roots(file: Path) -> list[Path]:
     """
     # Rule: the folder of a link's target is one, too, and one that the topology put on sys.path. A topology's file, or
     # a package, that is a link may put its real folder there: neighbours in it are code of the run like any other.
-    added = [Path(place).absolute() for place in side_notes(file).places if not is_library(Path(place))]
+    added = [Path(place).absolute() for place in list(side_notes(file).places) if not is_library(Path(place))]
     nearest = [place_of(file.absolute())[0], source_folder(file), place_of(file.resolve())[0], *added]
     roots = [root for root in nearest if root is not None]
     return [*dict.fromkeys([*roots, *(root.resolve() for root in roots)])]
@@ -273,8 +273,11 @@ def _sources_noted(file: Path, notes: SideNotes, note_places: Callable[[], None]
     try:
         yield
     finally:
-        loader.get_data = get_data  # type: ignore[method-assign]  # as it was
-        loader.path_stats = path_stats  # type: ignore[method-assign]  # as it was
+        # As they were; but what the topology, or a library of its, has put in their place stays.
+        if loader.get_data is noted_data:
+            loader.get_data = get_data  # type: ignore[method-assign]  # a method of its own before
+        if loader.path_stats is no_stats:
+            loader.path_stats = path_stats  # type: ignore[method-assign]  # as above
 
 
 def side_notes(file: Path) -> SideNotes:

@@ -208,6 +208,23 @@ def test_a_file_that_only_methods_import_and_the_import_made_is_kept_as_it_is(tm
         assert (tmp_path / "code" / code.files[str(path)]).read_bytes() == text
 
 
+def test_what_a_topologys_import_puts_into_the_loaders_place_stays_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that instruments code may do so for good."""
+    get_data, path_stats = SourceFileLoader.get_data, SourceFileLoader.path_stats
+    monkeypatch.setattr(SourceFileLoader, "get_data", get_data)  # undone at the end
+    monkeypatch.setattr(SourceFileLoader, "path_stats", path_stats)
+    file = tmp_path / f"instruments_{tmp_path.name}.py"
+    file.write_text(
+        "from importlib.machinery import SourceFileLoader\nbefore = SourceFileLoader.get_data\n"
+        f"def theirs(own, path): return before(own, path)\nSourceFileLoader.get_data = theirs\n{QUIET}"
+    )
+    load_topology(file)
+    assert SourceFileLoader.get_data is sys.modules[file.stem].theirs
+    assert SourceFileLoader.path_stats is path_stats
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_what_the_check_loaded_by_file_is_kept_as_it_was_loaded(tmp_path: Path, named: bool) -> None:
     """A module that is loaded by its file need not be in sys.modules; its source may be read again as text."""
