@@ -424,11 +424,17 @@ class RunCoordinator:
                 channel.send(self.supervisor.pause)
 
     def _keep_code(self) -> Code:
-        """Copy the code of the run beside its other files. Raises BadInput where there is no room."""
+        """Copy the code of the run beside its other files.
+
+        Raises BadInput where there is no room, or an edit of it came meanwhile.
+        """
         if self.request.file is None:
             return Code()
         try:
             return keep_code(self.request.file, self.directory / CODE_FOLDER)
+        except BadInput:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            raise
         except OSError as error:
             shutil.rmtree(self.directory, ignore_errors=True)
             raise BadInput(

@@ -17,7 +17,7 @@ from typing import Any
 from streamlet.backends.spark.parcels import NOTHING, Sent
 from streamlet.base.errors import BadInput
 from streamlet.base.python_files import package_files, python_files
-from streamlet.runtime.worker.loading import place_of, source_folder
+from streamlet.runtime.worker.loading import place_of, side_notes, source_folder
 
 LIBRARY = "library"
 TOPOLOGY = "topology"
@@ -42,10 +42,15 @@ def make_archive(file: Path) -> bytes:
         for package in PURE:
             for path, name in package_files(package):
                 archive.write(path, f"{LIBRARY}/{name}")
+        imported = side_notes(file).sources
         for path, name in _neighbours(file.absolute()):
             try:
                 # `src` lies beside the topology's folder there, too; its name here begins with `../`.
-                archive.write(path, os.path.normpath(f"{TOPOLOGY}/{name}"))
+                member = os.path.normpath(f"{TOPOLOGY}/{name}")
+                if str(path) in imported:  # as the check has read it, whatever was written since
+                    archive.writestr(member, imported[str(path)])
+                else:
+                    archive.write(path, member)
             except OSError as error:
                 raise BadInput(
                     f"{path} cannot be read ({error.strerror}), and all Python files of a topology's folder travel to "

@@ -23,7 +23,6 @@ import importlib.util
 import itertools
 import os
 import sys
-import sysconfig
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +33,15 @@ from typing import Any
 
 from streamlet.base.errors import StreamletError
 from streamlet.base.python_files import python_files
-from streamlet.runtime.worker.loading import file_being_imported, place_of, side_notes, source_folder
+from streamlet.runtime.worker.loading import (
+    CannotLoad,
+    SideNotes,
+    code_roots,
+    file_being_imported,
+    place_of,
+    side_notes,
+)
+from streamlet.runtime.worker.users_files import OWN, is_installed, is_users, may_be_users
 
 MOST_FILES = 2000
 """Files that are kept beside the modules that were imported: a topology may lie in a home folder."""
@@ -45,11 +52,6 @@ MOST_BYTES = 32 << 20
 MOST_FOLDERS = 2000
 """Folders that are looked into for them."""
 
-_INSTALLED = tuple(
-    Path(path).resolve()
-    for path in {*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))}
-)
-_LIBRARIES = {"site-packages", "dist-packages"}
 _OF_FILES = {
     importlib.machinery.SourceFileLoader,
     importlib.machinery.SourcelessFileLoader,
@@ -57,8 +59,6 @@ _OF_FILES = {
     importlib.machinery.NamespaceLoader,
 }
 """What the interpreter itself loads from the folders of ``sys.path``."""
-OWN = Path(__file__).resolve().parents[2]
-"""Streamlet's own folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +77,78 @@ class Code:
     """Names that meant no file of the user's at the check: nothing at all, or a library."""
     kept_s: float = 0.0
     """When it was kept, in seconds since 1970."""
+    compiled: Mapping[str, str] = field(default_factory=dict)
+    """File of imported modules that is no source, as an extension or a zip -> its hash. It is not kept."""
 
 
 def keep_code(file: Path, folder: Path) -> Code:
-    """Copy the sources of a topology into ``folder``; return them."""
-    roots, kept_s = code_roots(file), time.time()
+    """Copy the sources of a topology into ``folder``; return them.
+
+    Raises CannotLoad where an edit came while the topology was being imported, and has a part that nobody can undo.
+    """
+    roots, kept_s, notes = code_roots(file), time.time(), side_notes(file)
     folder.mkdir()
     files: dict[str, str] = {}
     modules: dict[str, Sequence[str]] = {}
     for name, module in list(sys.modules.items()):
         path = Path(getattr(module, "__file__", None) or "/")
-        if name == "__main__" or path.suffix != ".py" or not _is_users(path, roots):
+        if name == "__main__" or path.suffix != ".py" or not is_users(path, roots):
             continue
         # A file that cannot be read was made by something that has none any more: every worker has to make it, too.
-        if _keep(path, folder, files) is not None:
+        if _keep(path, folder, files, notes.sources) is not None:
             modules[name] = str(path.absolute()), "package" if hasattr(module, "__path__") else "module"
     size = 0
     for path in itertools.islice(_importable_later(file, roots), MOST_FILES):
-        size += _keep(path, folder, files) or 0
+        size += _keep(path, folder, files, notes.sources) or 0
         if size > MOST_BYTES:
             break
-    others = {name for name in list(sys.modules) if "." not in name} | side_notes(file).missed - sys.modules.keys()
-    return Code(modules, files, [*map(str, roots)], _links(file, files), sorted(others - modules.keys()), kept_s)
+    _check_is_one_version(file, files, notes)
+    others = {name for name in list(sys.modules) if "." not in name} | notes.missed - sys.modules.keys()
+    missing = sorted(others - modules.keys())
+    return Code(modules, files, [*map(str, roots)], _links(file, files), missing, kept_s, _compiled(roots))
+
+
+def _compiled(roots: Sequence[Path]) -> dict[str, str]:
+    """Return the files of imported modules that are no sources, with hashes."""
+    found = {}
+    for module in list(sys.modules.values()):
+        archive = getattr(getattr(getattr(module, "__spec__", None), "loader", None), "archive", None)
+        path = Path(archive if isinstance(archive, str) else getattr(module, "__file__", None) or "/")
+        if path.suffix != ".py" and str(path.absolute()) not in found and path.is_file() and is_users(path, roots):
+            with contextlib.suppress(OSError):
+                found[str(path.absolute())] = _hash_of(path)
+    return found
+
+
+def _hash_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_is_one_version(file: Path, files: Mapping[str, str], notes: SideNotes) -> None:
+    """Check that no edit was kept beside code from before it. Raises CannotLoad."""
+    # Rule: a file that was edited while the topology was being imported, and that nothing had imported, is there in its
+    # edit alone. It is kept, for the topology may have made it, but not beside the former code of a file that was
+    # edited meanwhile, too: two versions would meet in one run.
+    edited = next((path for path, source in list(notes.sources.items()) if _is_other(path, source)), None)
+    if edited is None:
+        return
+    read = {name for path in list(notes.sources) for name in (path, os.path.realpath(path))}
+    too = next((path for path in files if path not in read and _changed_s(path) > notes.began_s), None)
+    if too is not None:
+        raise CannotLoad(
+            f"{edited} was changed while the topology was being imported, and so was {too}: no import had read that "
+            "one, so its former text is gone, and a run would mix two versions. Nothing was started. Start it again "
+            "once all files are written."
+        )
+
+
+def _is_other(path: str, source: bytes) -> bool:
+    """Tell whether a file holds another source by now."""
+    try:
+        return Path(path).read_bytes() != source
+    except OSError:  # removed: by the topology, where it had made it
+        return False
 
 
 def _links(file: Path, files: Mapping[str, str]) -> dict[str, str]:
@@ -107,37 +157,20 @@ def _links(file: Path, files: Mapping[str, str]) -> dict[str, str]:
     return {str(path): os.path.realpath(path) for path in paths if path.is_symlink()}
 
 
-def code_roots(file: Path) -> list[Path]:
-    """Return the folders of the user's code.
-
-    They are the one that ``file`` is imported from, ``src``, and what the topology itself put on ``sys.path``: as they
-    are imported from, and without links.
-    """
-    # Rule: the folder of a link's target is one, too, and one that the topology put on sys.path. A topology's file, or
-    # a package, that is a link may put its real folder there: neighbours in it are code of the run like any other.
-    added = [Path(place).absolute() for place in side_notes(file).places if not _is_library(Path(place))]
-    nearest = [place_of(file.absolute())[0], source_folder(file), place_of(file.resolve())[0], *added]
-    roots = [root for root in nearest if root is not None]
-    return [*dict.fromkeys([*roots, *(root.resolve() for root in roots)])]
-
-
-def _is_library(place: Path) -> bool:
-    """Tell whether a folder holds installed packages, or is none."""
-    real = place.resolve()
-    return _is_installed(real) or not real.is_dir()
-
-
 def _importable_later(file: Path, roots: Sequence[Path]) -> Iterator[Path]:
     """Yield files below the roots, those of the topology's own folder first."""
     base, name = place_of(file.absolute())
     own = base / name.partition(".")[0] if "." in name else file.absolute().parent
     # Links to folders, too: a volume of Kubernetes has nothing else, and a package may lie behind one.
     paths = (path for place in [own, *roots] for path in python_files(place, MOST_FOLDERS, follow_links=True))
-    return (path for path in paths if _is_users(path, roots))
+    return (path for path in paths if is_users(path, roots))
 
 
-def _keep(path: Path, folder: Path, files: dict[str, str]) -> int | None:
-    """Copy a file that is not kept yet; return the bytes copied, None where it cannot be read."""
+def _keep(path: Path, folder: Path, files: dict[str, str], imported: Mapping[str, bytes]) -> int | None:
+    """Copy a file that is not kept yet; return the bytes copied, None where it cannot be read.
+
+    Of one that was imported, copy what the import has read.
+    """
     # Rule: a file is known by the path that it is imported by, and by its real one. A link that is turned while the
     # run goes on (a release, a volume of Kubernetes) leads to another real path, whose code would be taken for new.
     own, real = str(path.absolute()), os.path.realpath(path)
@@ -147,6 +180,7 @@ def _keep(path: Path, folder: Path, files: dict[str, str]) -> int | None:
         source = path.read_bytes()
     except OSError:
         return None
+    source = imported.get(own, source)
     files[own] = digest = hashlib.sha256(source).hexdigest()
     files.setdefault(real, digest)
     (folder / digest).write_bytes(source)
@@ -163,39 +197,22 @@ def own_build() -> str:
     return digest.hexdigest()
 
 
-def _is_installed(real: Path) -> bool:
-    return any(real.is_relative_to(other) for other in (*_INSTALLED, OWN)) or not _LIBRARIES.isdisjoint(real.parts)
-
-
-@functools.cache
-def _is_interpreters(folder: str) -> bool:
-    """Tell whether a folder is one of the interpreter's, or of streamlet."""
-    places = Path(folder), Path(folder).resolve()
-    return all(any(one.is_relative_to(other) for other in (*_INSTALLED, OWN)) for one in places)
-
-
-def _is_users(path: Path, roots: Sequence[Path]) -> bool:
-    real = path.resolve()
-    if any(real.is_relative_to(other) for other in (*_INSTALLED, OWN)):
-        return False
-    # What a link in the folder leads to is the user's, wherever it lies. A virtual environment in the folder, or behind
-    # a link, is not: what is installed there is no more the user's than the interpreter.
-    below = [one.relative_to(root) for one in (path.absolute(), real) for root in roots if one.is_relative_to(root)]
-    behind = [] if any(real.is_relative_to(root) for root in roots) else [real]
-    return bool(below) and all(_LIBRARIES.isdisjoint(one.parts) for one in (*below, *behind))
-
-
 class KeptCode(MetaPathFinder):
     """Finds the modules of a run as they were at its check.
 
     Stands first on ``sys.meta_path`` of a worker, and gives the source files that others load, too.
 
     ``tell`` gets the path of each file that is another by now; ``tell_added`` that of each one that was not there, and
-    whether it was taken.
+    whether it was taken; ``tell_compiled`` that of each one that is another and, as no source, is not kept.
     """
 
     def __init__(
-        self, code: Code, folder: Path, tell: Callable[[str], None], tell_added: Callable[[str, bool], None]
+        self,
+        code: Code,
+        folder: Path,
+        tell: Callable[[str], None],
+        tell_added: Callable[[str, bool], None],
+        tell_compiled: Callable[[str], None],
     ) -> None:
         self._code = code
         self._roots = list(dict.fromkeys([*map(Path, code.roots), *(Path(root).resolve() for root in code.roots)]))
@@ -203,6 +220,7 @@ class KeptCode(MetaPathFinder):
         self._folder = folder
         self._tell = functools.cache(tell)  # once for each
         self._tell_added = functools.cache(tell_added)
+        self._tell_compiled = tell_compiled
 
     def install(self) -> None:
         """Let whatever finder or loader is asked load the start's code."""
@@ -228,13 +246,22 @@ class KeptCode(MetaPathFinder):
         loader.get_data = kept_data  # type: ignore[method-assign,assignment]  # as above
         loader.path_stats = no_stats  # type: ignore[method-assign,assignment]  # as above
         finder.find_spec = found_then  # type: ignore[method-assign,assignment]  # as above
+        self._compare_compiled()
+
+    def _compare_compiled(self) -> None:
+        """Tell which extensions and archives are others by now."""
+        # Rule: a module that is no source is not kept, so one that was exchanged is told by each worker that starts
+        # with it: those that started before have the former, and the run would mix two versions in silence.
+        for path, digest in self._code.compiled.items():
+            with contextlib.suppress(OSError):  # removed: its import says so
+                if _hash_of(Path(path)) != digest:
+                    self._tell_compiled(path)
 
     def _is_code(self, path: str) -> bool:
-        # Asked twice for each module of each library: by its folder, a thousand of them cost nothing.
-        if not path.endswith(".py") or (_is_interpreters(path.rpartition("/")[0]) and not Path(path).is_symlink()):
+        if not may_be_users(path):
             return False
-        known = not _is_installed(Path(path)) and self._hash_at_start(path) is not None
-        return known or _is_users(Path(path), self._roots)
+        known = not is_installed(Path(path)) and self._hash_at_start(path) is not None
+        return known or is_users(Path(path), self._roots)
 
     def _was_missed(self, fullname: str, spec: importlib.machinery.ModuleSpec) -> bool:
         """Tell whether the topology's import would find more than its check."""

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.machinery
 import importlib.util
 import os
 import sys
+import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from streamlet.base.errors import BadInput, StreamletError, hurts_one_tuple, text_of
 from streamlet.base.readable import why_unreadable
 from streamlet.model.pystorm_names import PAGE
 from streamlet.model.topology import TopologySpec, is_topology
 from streamlet.runtime.worker.log_lines import keep_shown
+from streamlet.runtime.worker.users_files import is_library, is_users, may_be_users
 from streamlet.runtime.worker.wrong_calls import remedy_for
 
 NULL_BYTES_FOUND = "source code string cannot contain null bytes"
@@ -49,9 +53,12 @@ class ImportedOtherwise(StreamletError):
         )
 
 
-def load_topology(file: Path, name: str | None = None) -> TopologySpec:
-    """Return the topology called ``name`` in a file, or the only one. Raises CannotLoad."""
-    module = _import(file)
+def load_topology(file: Path, name: str | None = None, notes_sources: bool = True) -> TopologySpec:
+    """Return the topology called ``name`` in a file, or the only one. Raises CannotLoad.
+
+    ``notes_sources``: for a run that starts after this check, and keeps the code that was imported.
+    """
+    module = _import(file, notes_sources)
     found = {key: value.__topology__ for key, value in vars(module).items() if is_topology(value)}
     if name is not None:
         if name not in found:
@@ -96,7 +103,21 @@ def source_folder(file: Path) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def _import(file: Path) -> ModuleType:
+def code_roots(file: Path) -> list[Path]:
+    """Return the folders of the user's code.
+
+    They are the one that ``file`` is imported from, ``src``, and what the topology itself put on ``sys.path``: as they
+    are imported from, and without links.
+    """
+    # Rule: the folder of a link's target is one, too, and one that the topology put on sys.path. A topology's file, or
+    # a package, that is a link may put its real folder there: neighbours in it are code of the run like any other.
+    added = [Path(place).absolute() for place in list(side_notes(file).places) if not is_library(Path(place))]
+    nearest = [place_of(file.absolute())[0], source_folder(file), place_of(file.resolve())[0], *added]
+    roots = [root for root in nearest if root is not None]
+    return [*dict.fromkeys([*roots, *(root.resolve() for root in roots)])]
+
+
+def _import(file: Path, notes_sources: bool) -> ModuleType:
     file = file.absolute()
     _check_is_module(file)
     folder, name = place_of(file)
@@ -104,7 +125,7 @@ def _import(file: Path) -> ModuleType:
     _check_name_is_free(file, folder, name)
     token = _file_being_imported.set(file)
     try:
-        with _noted(file):
+        with _noted(file, notes_sources):
             return importlib.import_module(name)
     except SyntaxError as error:
         place = f"line {error.lineno}" if error.lineno else "at its start"
@@ -178,11 +199,14 @@ def _check_name_is_free(file: Path, folder: Path, name: str) -> None:
 class SideNotes(MetaPathFinder):
     """What a topology's import does beside it.
 
-    ``missed``: names that it looked for and did not find. ``places``: folders that it put on ``sys.path``.
+    ``missed``: names that it looked for and did not find. ``places``: folders that it put on ``sys.path``. ``sources``:
+    what it read of the user's files, by absolute path; ``began_s``: when it began, in seconds since 1970.
     """
 
     missed: set[str] = field(default_factory=set)
     places: dict[str, None] = field(default_factory=dict)
+    sources: dict[str, bytes] = field(default_factory=dict)
+    began_s: float = 0.0
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         """Note a name that no other finder has found, and find nothing."""
@@ -193,16 +217,67 @@ _side_notes: dict[Path, SideNotes] = {}
 
 
 @contextlib.contextmanager
-def _noted(file: Path) -> Iterator[None]:
+def _noted(file: Path, notes_sources: bool) -> Iterator[None]:
     """Note what an import of this file does beside it."""
     notes, before = side_notes(file), set(sys.path)
+    # Of this import alone: what an earlier one has loaded may have been loaded again since, by anybody.
+    notes.sources, notes.began_s = {}, time.time()
+
+    def note_places() -> None:
+        notes.places.update((path, None) for path in sys.path if isinstance(path, str) and path not in before)
+
     sys.meta_path.append(notes)
     try:
-        yield
+        with _sources_noted(file, notes, note_places) if notes_sources else contextlib.nullcontext():
+            yield
     finally:
         with contextlib.suppress(ValueError):  # the topology may have cleared the list
             sys.meta_path.remove(notes)
-        notes.places.update((path, None) for path in sys.path if isinstance(path, str) and path not in before)
+        note_places()
+
+
+@contextlib.contextmanager
+def _sources_noted(file: Path, notes: SideNotes, note_places: Callable[[], None]) -> Iterator[None]:
+    """Note the source of each file of the user's that is loaded."""
+    # Rule: the code of a run is what the check has imported, byte for byte, and not what stands in the file once the
+    # import is over: it may take seconds, and an edit meanwhile gave the workers code that nobody had checked. Byte
+    # code is passed over, as in the workers: it may be of another source of the same second and size.
+    loader = importlib.machinery.SourceFileLoader
+    get_data, path_stats = loader.get_data, loader.path_stats
+    readers: dict[str, object] = {}
+    roots, known = code_roots(file), len(notes.places)
+
+    def is_code(own: importlib.machinery.SourceFileLoader, path: str) -> bool:
+        nonlocal roots, known
+        if path != own.path or not may_be_users(path):
+            return False
+        note_places()
+        if len(notes.places) != known:
+            roots, known = code_roots(file), len(notes.places)
+        return is_users(Path(path), roots)
+
+    def noted_data(own: importlib.machinery.SourceFileLoader, path: str) -> bytes:
+        data = get_data(own, path)
+        # Asked again by the same loader, for the text of a module that is loaded, it may be of an edit.
+        if is_code(own, path) and readers.get(path) is not own:
+            readers[path], notes.sources[str(Path(path).absolute())] = own, data
+        return data
+
+    def no_stats(own: importlib.machinery.SourceFileLoader, path: str) -> Any:
+        if is_code(own, path):
+            raise OSError  # no time of change: then no byte code is looked for
+        return path_stats(own, path)
+
+    loader.get_data = noted_data  # type: ignore[method-assign,assignment]  # for a while
+    loader.path_stats = no_stats  # type: ignore[method-assign,assignment]  # as above
+    try:
+        yield
+    finally:
+        # As they were; but what the topology, or a library of its, has put in their place stays.
+        if loader.get_data is noted_data:
+            loader.get_data = get_data  # type: ignore[method-assign]  # a method of its own before
+        if loader.path_stats is no_stats:
+            loader.path_stats = path_stats  # type: ignore[method-assign]  # as above
 
 
 def side_notes(file: Path) -> SideNotes:

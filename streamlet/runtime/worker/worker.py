@@ -52,7 +52,7 @@ from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.collector import Collector
 from streamlet.runtime.worker.hang_watch import Hang, HangWatch, call_text, present_call, stack_of
-from streamlet.runtime.worker.kept_code import OWN, Code, KeptCode, own_build
+from streamlet.runtime.worker.kept_code import Code, KeptCode, own_build
 from streamlet.runtime.worker.loading import CannotLoad, ImportedOtherwise, load_topology
 from streamlet.runtime.worker.log_lines import Place, at_work, line_now, logs_shown
 from streamlet.runtime.worker.loop import DRAINING, WorkerLoop
@@ -62,6 +62,7 @@ from streamlet.runtime.worker.parents_end import end_after_parent
 from streamlet.runtime.worker.printed_lines import prints_told
 from streamlet.runtime.worker.printed_output import finish_printing, print_without_waiting
 from streamlet.runtime.worker.timers import next_multiple
+from streamlet.runtime.worker.users_files import OWN
 
 if TYPE_CHECKING:
     # Rule: not imported to run. OpenSSL takes 1.5 MiB and 3 ms of a worker that does not encrypt.
@@ -254,10 +255,11 @@ class Worker:
         """Import the topology and place its tasks as the coordinator did. Raises StreamletError."""
         plan = self.plan
         if plan.modules:
-            code = Code(plan.modules, plan.files, plan.roots, plan.links, plan.elsewhere, plan.kept_s)
-            KeptCode(code, Path(plan.code_folder), self._tell_edited, self._tell_added).install()
+            code = Code(plan.modules, plan.files, plan.roots, plan.links, plan.elsewhere, plan.kept_s, plan.compiled)
+            tell = self._tell_edited, self._tell_added, self._tell_compiled
+            KeptCode(code, Path(plan.code_folder), *tell).install()
         try:
-            topology = load_topology(Path(plan.file), plan.attribute)
+            topology = load_topology(Path(plan.file), plan.attribute, notes_sources=False)
         except CannotLoad as error:  # the coordinator could: the user's input is not bad
             raise ImportedOtherwise(self.index, plan.file, error) from error
         placed = make_plan(topology, plan.workers, plan.conf)
@@ -291,6 +293,14 @@ class Worker:
                 "on without it, as all others do; start the run again to take it."
             )
         self.tell("warning", text)
+
+    def _tell_compiled(self, file: str) -> None:
+        self.tell(
+            "warning",
+            f"{file} was changed since the run began. Only .py files are kept, and this is another kind: worker "
+            f"{self.index} (epoch {self.epoch}) starts with it as it is now, and workers that started before have it "
+            "as it was. Start the run again: its workers may have different code.",
+        )
 
     def _turn(self) -> None:
         assert self.collector is not None

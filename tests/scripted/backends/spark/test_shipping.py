@@ -14,7 +14,7 @@ import pytest
 
 from streamlet.backends.spark import shipping
 from streamlet.base.errors import BadInput
-from streamlet.runtime.worker.loading import place_of
+from streamlet.runtime.worker.loading import load_topology, place_of
 
 
 def names(file: Path) -> set[str]:
@@ -133,3 +133,18 @@ def test_code_is_unpacked_where_spark_removes_it_though_the_slot_is_killed(
     (told,) = shipping.make_host(slot)(iter(()))
     assert "could not unpack" in told["why"]
     assert [name.partition("-")[0] for name in seen] == ["streamlet"] and not [*tmp_path.iterdir()]
+
+
+def test_what_the_check_imported_travels_as_it_was_read(tmp_path: Path) -> None:
+    """Executors run what was checked, not an edit that came while the topology was still being imported."""
+    file = tmp_path / f"travels_{tmp_path.name}.py"
+    file.write_text(
+        "from pathlib import Path\nfrom streamlet import Spout, Topology\n"
+        f"Path({str(file)!r}).write_text('raise OSError')\nclass Quiet(Spout):\n    def next_tuple(self): ...\n"
+        "class Alone(Topology):\n    quiet = Quiet.spec()\n"
+    )
+    before = file.read_bytes()
+    load_topology(file)
+    assert file.read_bytes() != before
+    with zipfile.ZipFile(io.BytesIO(shipping.make_archive(file))) as archive:
+        assert archive.read(f"{shipping.TOPOLOGY}/{file.name}") == before

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import py_compile
 import shutil
 import signal
+import sys
+import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Mapping
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -19,7 +23,7 @@ from streamlet.base.python_files import python_files
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker import kept_code
 from streamlet.runtime.worker.kept_code import Code, KeptCode, keep_code
-from streamlet.runtime.worker.loading import load_topology
+from streamlet.runtime.worker.loading import CannotLoad, load_topology
 from tests.marked_processes import REPOSITORY, streamlet
 from tests.patience import PATIENCE_S
 from tests.run_observer import Watcher
@@ -114,6 +118,143 @@ def test_a_worker_that_restarts_runs_the_code_of_the_start_and_tells_the_edit(tm
     watcher = run_edited(file, seen, lambda: make_second(file, beside))
     assert set(seen.read_text().splitlines()) == {"1 first, first", "2 first, first"}
     assert_told(watcher, file, beside)
+
+
+class StopOnceSeen(Watcher):
+    """Stops the run once its bolt has written."""
+
+    def __init__(self, seen: Path, stop: Stop) -> None:
+        super().__init__()
+        self.seen, self.stop = seen, stop
+
+    def on_status(self, status: RunStatus) -> None:
+        if self.seen.exists() and self.seen.read_text():
+            self.stop.ask()
+
+
+EDITING = """
+import pathlib
+def edit_once():
+    flag = pathlib.Path({flag!r})
+    if flag.exists():
+        flag.unlink()
+        for file in map(pathlib.Path, {files!r}):
+            file.write_text(file.read_text().replace("first", "second").replace('["n"]', '["m"]'))
+edit_once()
+"""
+
+
+def edited_at_import(tmp_path: Path, name: str, *edited: str) -> tuple[Path, Path]:
+    """Write a topology whose first import edits files; return it and what its bolt writes."""
+    file, seen, flag = tmp_path / f"{name}.py", tmp_path / "seen", tmp_path / "flag"
+    flag.write_text("")
+    files = [str(tmp_path / path) for path in edited]
+    text = FILE.format(beside=f"beside_{name}", seen=str(seen)) + EDITING.format(flag=str(flag), files=files)
+    file.write_text(text)
+    (tmp_path / f"beside_{name}.py").write_text('VERSION = "first"\n')
+    return file, seen
+
+
+def test_an_edit_while_the_check_still_imports_is_told_and_not_taken(tmp_path: Path) -> None:
+    """A topology's import may take seconds: the workers import what was imported then, not what stands there after."""
+    name = f"slow_{tmp_path.name}"
+    file, seen = edited_at_import(tmp_path, name, f"slow_{tmp_path.name}.py", f"beside_{name}.py")
+    topology, stop = load_topology(file), Stop()
+    assert "second" in file.read_text() and '["m"]' in file.read_text()
+    watcher = StopOnceSeen(seen, stop)
+    request = RunRequest(topology, resolve(topology.config, {}), file=file, workers=2, seconds=PATIENCE_S)
+    assert ProcessesBackend().run(request, watcher, stop).reason == "interrupted"
+    assert set(seen.read_text().splitlines()) == {"1 first, first"}
+    for path in (file, tmp_path / f"beside_{name}.py"):
+        told = [text for text in watcher.texts if text.startswith(f"{path} was changed since the run began")]
+        assert len(told) == 2 and "Worker 1 (epoch 1) runs the code of the start" in "".join(told)
+
+
+def test_an_edit_while_the_check_imports_that_reaches_what_it_did_not_import_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a file that no import has read there is nothing but the edit: beside the rest of before it would not fit."""
+    name = f"mixed_{tmp_path.name}"
+    late = tmp_path / f"late_{name}.py"
+    late.write_text("VERSION = 'first'\n")
+    time.sleep(0.05)  # times of files may lag behind the clock by a tick of the kernel
+    file, _ = edited_at_import(tmp_path, name, f"beside_{name}.py", late.name)
+    topology = load_topology(file)
+    request = RunRequest(topology, resolve(topology.config, {}), file=file, workers=2, seconds=PATIENCE_S)
+    (tmp_path / "runs").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "runs"))
+    with pytest.raises(CannotLoad) as refused:
+        ProcessesBackend().run(request, Watcher(), Stop())
+    text = refused.value.message
+    assert f"{tmp_path / f'beside_{name}.py'} was changed while the topology was being imported" in text
+    assert str(late) in text and "Nothing was started" in text and "tart it again" in text
+    assert refused.value.exit_status == 2
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_a_file_that_only_methods_import_and_the_import_made_is_kept_as_it_is(tmp_path: Path) -> None:
+    """A topology may make modules while it is imported, and load them, again after it has written them again."""
+    name = f"makes_{tmp_path.name}"
+    made, lazy = tmp_path / f"made_{name}.py", tmp_path / f"lazy_{name}.py"
+    file = tmp_path / f"{name}.py"
+    file.write_text(
+        f"import importlib, pathlib\nmade, lazy = pathlib.Path({str(made)!r}), pathlib.Path({str(lazy)!r})\n"
+        "lazy.write_text('VERSION = 1\\n')\nmade.write_text('VERSION = 1\\n')\nimportlib.invalidate_caches()\n"
+        f"import {made.stem}\nmade.write_text('VERSION = 22\\n')\nimportlib.reload({made.stem})\n{QUIET}"
+    )
+    load_topology(file)
+    code = keep_code(file, tmp_path / "code")
+    for path, text in ((made, b"VERSION = 22\n"), (lazy, b"VERSION = 1\n")):
+        assert (tmp_path / "code" / code.files[str(path)]).read_bytes() == text
+
+
+def test_what_a_topologys_import_puts_into_the_loaders_place_stays_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that instruments code may do so for good."""
+    get_data, path_stats = SourceFileLoader.get_data, SourceFileLoader.path_stats
+    monkeypatch.setattr(SourceFileLoader, "get_data", get_data)  # undone at the end
+    monkeypatch.setattr(SourceFileLoader, "path_stats", path_stats)
+    file = tmp_path / f"instruments_{tmp_path.name}.py"
+    file.write_text(
+        "from importlib.machinery import SourceFileLoader\nbefore = SourceFileLoader.get_data\n"
+        f"def theirs(own, path): return before(own, path)\nSourceFileLoader.get_data = theirs\n{QUIET}"
+    )
+    load_topology(file)
+    assert SourceFileLoader.get_data is sys.modules[file.stem].theirs
+    assert SourceFileLoader.path_stats is path_stats
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_what_the_check_loaded_by_file_is_kept_as_it_was_loaded(tmp_path: Path, named: bool) -> None:
+    """A module that is loaded by its file need not be in sys.modules; its source may be read again as text."""
+    name = f"plugin_{named}"
+    file, plugin = tmp_path / f"top_{name}.py", tmp_path / f"{name}.py"
+    plugin.write_text('VERSION = "first"\n')
+    head = BY_FILE.format(name=name) if named else BY_FILE.format(name=name).replace(f"sys.modules[{name!r}] = ", "")
+    again = f"Path({str(plugin)!r}).write_text('VERSION = 2\\n')\nspec.loader.get_source({name!r})\n"
+    file.write_text(f"import importlib.util, os, sys\nfrom pathlib import Path\n{head}{again}{QUIET}")
+    load_topology(file)
+    code = keep_code(file, tmp_path / "code")
+    assert (tmp_path / "code" / code.files[str(plugin)]).read_bytes() == b'VERSION = "first"\n'
+
+
+def test_the_check_imports_the_source_that_stands_there_and_not_byte_code_of_another(tmp_path: Path) -> None:
+    """Byte code counts by the second and the size of its source: an edit of the same second has both."""
+    name = f"stale_{tmp_path.name}"
+    file, beside = tmp_path / f"{name}.py", tmp_path / f"beside_{name}.py"
+    beside.write_text("VERSION = 1\n")
+    py_compile.compile(str(beside))
+    stat = beside.stat()
+    beside.write_text("VERSION = 2\n")
+    os.utime(beside, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    file.write_text(f"import {beside.stem}\n{QUIET}")
+    path_stats, get_data = SourceFileLoader.path_stats, SourceFileLoader.get_data
+    load_topology(file)
+    assert sys.modules[beside.stem].VERSION == 2
+    code = keep_code(file, tmp_path / "code")
+    assert (tmp_path / "code" / code.files[str(beside)]).read_bytes() == b"VERSION = 2\n"
+    assert SourceFileLoader.path_stats is path_stats and SourceFileLoader.get_data is get_data
 
 
 LATE = f"""
@@ -336,7 +477,7 @@ def test_a_worker_that_restarts_after_a_link_was_turned_runs_the_code_of_the_sta
 
 def finder_of(code: Code, folder: Path, told: list[str]) -> KeptCode:
     """Return a finder of this code, which tells edits and additions to one list."""
-    return KeptCode(code, folder, told.append, lambda file, taken: told.append(f"{file} {taken}"))
+    return KeptCode(code, folder, told.append, lambda file, taken: told.append(f"{file} {taken}"), told.append)
 
 
 def test_a_file_that_was_removed_is_imported_as_it_was(tmp_path: Path) -> None:
@@ -488,6 +629,46 @@ def test_environments_caches_and_installed_packages_in_the_folder_are_not_kept(t
     installed = tmp_path / "vendored" / "site-packages"
     spec = finder_of(code, tmp_path / "code", []).find_spec("v", [str(installed)])
     assert spec is not None and type(spec.loader) is SourceFileLoader  # as anybody would load it
+
+
+COMPILED = f"""
+import os, sys
+sys.path.insert(0, {{archive!r}})
+import {{zipped}}, {{compiled}}
+{ENDLESS}
+class Writes(Bolt):
+    def initialize(self, conf, context):
+        seen = {{zipped}}.VERSION, {{compiled}}.VERSION
+{WRITTEN}"""
+
+
+def test_an_archive_or_compiled_module_that_was_exchanged_is_told_by_the_worker_that_starts(tmp_path: Path) -> None:
+    """It is not kept: the worker that starts again runs another code than the others, and says so."""
+    name, seen, archive = tmp_path.name, tmp_path / "seen", tmp_path / "z.zip"
+    compiled, same = tmp_path / f"compiled_{name}.pyc", tmp_path / f"same_{name}.pyc"
+    file = tmp_path / f"exchanged_{name}.py"
+    text = COMPILED.format(archive=str(archive), zipped=f"zipped_{name}", compiled=compiled.stem, seen=str(seen))
+    file.write_text(f"import {same.stem}\n{text}")
+
+    def make(version: str) -> None:
+        source = tmp_path / "source.txt"
+        source.write_text(f"VERSION = {version!r}\n")
+        with zipfile.ZipFile(archive, "w") as there:
+            there.write(source, f"zipped_{name}.py")
+        py_compile.compile(str(source), str(compiled), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        source.write_text("")
+        py_compile.compile(str(source), str(same), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+
+    make("first")
+    watcher = run_edited(file, seen, lambda: make("second"))
+    assert set(seen.read_text().splitlines()) == {"1 first, first", "2 second, second"}
+    told = [text for text in watcher.texts if "was changed since the run began" in text]
+    assert sorted(text.partition(" ")[0] for text in told) == sorted([str(archive), str(compiled)])
+    for text in told:
+        assert (
+            "Only .py files are kept, and this is another kind: worker 1 (epoch 2) starts with it as it is now" in text
+        )
+        assert "Start the run again" in text
 
 
 def test_code_that_was_changed_and_is_not_kept_any_more_is_refused_and_not_mixed(tmp_path: Path) -> None:
