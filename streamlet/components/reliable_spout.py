@@ -16,6 +16,7 @@ from streamlet.base.printable import cut
 from streamlet.components.columns import Columns
 from streamlet.components.component import TaskPort
 from streamlet.components.spout import FailReason, Spout, SpoutPort, TriesInTests
+from streamlet.components.tuples import value_bytes
 
 MOST_ID = 200
 """Characters of a message's id in a line or an error."""
@@ -26,13 +27,15 @@ _NO_ID = "a ReliableSpout emits with tup_id, so that the tuple can be replayed"
 class Unacked(NamedTuple):
     """Everything needed to emit a message again. ``many``: values are those of ``emit_many``.
 
-    With stream and task: a replay that goes to no task would be acked at once, and the message lost.
+    With stream and task: a replay that goes to no task would be acked at once, and the message lost. ``mark``: its
+    number in a ``KeptBytes``.
     """
 
     values: list[Any]
     stream: str | None
     direct_task: int | None = None
     many: bool = False
+    mark: int = 0
 
 
 _FLAT: frozenset[type] = frozenset({str, bytes, int, float, bool, type(None), datetime})
@@ -239,6 +242,7 @@ class ReliableSpout(Spout):
         )
         send, send_many, send_each = port.emit, spout_port.emit_many, spout_port.emit_each
         waiting, handed, flat, make = self._waiting, self._handed, _FLAT, tuple.__new__
+        kept_bytes = spout_port.kept
 
         # Kept only once it was sent: what an emit refused is nothing to wait for, and its replay is still due.
         def emit(
@@ -266,12 +270,21 @@ class ReliableSpout(Spout):
             # Rule: what is kept is a copy down to the last container, as what was sent is. With the spout's own, which
             # it may fill again, a replay would send what stands there then, and its ack would stand for both.
             kept = [*tup]
+            before = left = kept_bytes.left
             for value in kept:
                 if value.__class__ not in flat:
                     kept = _copied(kept)
+                    left = before - sum(map(value_bytes, kept))
                     break
+                left -= value.__sizeof__()  # `getsizeof` does the same for these, at twice the cost
+            # `kept_bytes.count`, without the call of a function.
+            mark = 0
+            if left < 0:
+                mark = kept_bytes.mark(tup_id, before - left)
+            else:
+                kept_bytes.left = left
             # What `Unacked(...)` does, without the call of a function: it pays for the look at the values.
-            self.unacked_tuples[tup_id] = make(Unacked, (kept, stream, direct_task, False))
+            self.unacked_tuples[tup_id] = make(Unacked, (kept, stream, direct_task, False, mark))
             return tasks
 
         def emit_many(
@@ -286,7 +299,9 @@ class ReliableSpout(Spout):
                 return
             send_many(kept, tup_id, stream)
             waiting.discard(tup_id)
-            self.unacked_tuples[tup_id] = Unacked([*map(_kept, kept)], stream, many=True)
+            rows = [*map(_kept, kept)]
+            mark = kept_bytes.count(tup_id, sum(map(value_bytes, rows)))
+            self.unacked_tuples[tup_id] = Unacked(rows, stream, many=True, mark=mark)
 
         def emit_each(tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> bool:
             rows, ids = tuples if isinstance(tuples, Columns) else [*tuples], [*tup_ids]
@@ -297,7 +312,9 @@ class ReliableSpout(Spout):
             as_set = send_each(rows, ids)
             waiting.difference_update(ids)
             for row, tup_id in zip(rows, ids, strict=True):
-                self.unacked_tuples[tup_id] = Unacked(_kept([*row]), None)
+                kept = _kept([*row])
+                mark = kept_bytes.count(tup_id, sum(map(value_bytes, kept)))
+                self.unacked_tuples[tup_id] = Unacked(kept, None, mark=mark)
             return as_set
 
         vars(self).update(emit=emit, emit_many=emit_many, emit_each=emit_each)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, cast
 from streamlet.base.backoff import Backoff
 from streamlet.base.errors import StreamletError
 from streamlet.components.component import Component, TaskPort, not_running
+from streamlet.components.kept_bytes import KeptBytes
 from streamlet.model.paused import PausedPart
 from streamlet.model.spec import SPOUT, ComponentSpec
 
@@ -81,6 +82,8 @@ class SpoutPort(TaskPort, Protocol):
     def emit_many_from_other_thread(self) -> Callable[..., None]: ...
     @property
     def emit_each_from_other_thread(self) -> Callable[..., None]: ...
+    @property
+    def kept(self) -> KeptBytes: ...
 
 
 class Spout(Component):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
+from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Never
 
 OPEN = 0
@@ -12,6 +13,9 @@ FAILED = 2
 
 NO_ROWS = (str, bytes, bytearray, dict, set, frozenset)
 """Types that have a length and give values, but not one value for each field in order."""
+
+CONTAINERS: frozenset[type] = frozenset({list, tuple, dict})
+"""Types of values that have others inside."""
 
 
 class Tuple:
@@ -121,3 +125,20 @@ TICK_STREAM = "__tick"
 def tick_tuple(period_s: float) -> Tuple:
     """Make the tuple for ``process_tick``. Never tracked, never emitted on a stream of the user's."""
     return Tuple((period_s,), TICK_COMPONENT, TICK_STREAM)
+
+
+def value_bytes(value: Any) -> int:
+    """Return about how many bytes a value takes, with its contents."""
+    size = getsizeof(value)
+    kind: type = value.__class__
+    if kind not in CONTAINERS:
+        return size
+    # Rule: everything in a container is measured. Where only its first values are, one large text behind them is
+    # counted as if it were small, in every message that has it.
+    inside: list[Any] = [*value, *value.values()] if kind is dict else value
+    size += sum(map(getsizeof, inside))
+    if not CONTAINERS.isdisjoint(map(type, inside)):
+        for item in inside:
+            if item.__class__ in CONTAINERS:
+                size += value_bytes(item) - getsizeof(item)
+    return size

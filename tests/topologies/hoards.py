@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
+import time
 from typing import Any, ClassVar
 
-from streamlet import Bolt, Grouping, ReliableSpout, Topology, Tuple
+from streamlet import Bolt, Grouping, ReliableSpout, Spout, Topology, Tuple
 from streamlet.base.backoff import Backoff
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, SpoutConfig
 
@@ -104,6 +105,97 @@ class Failing(Topology):
     }
     messages = Messages.spec()
     fails = FailsOnce.spec(inputs=[messages])
+
+
+class MixedMessages(Messages):
+    """Of 64 messages one is as large as ``large`` says."""
+
+    def next_tuple(self) -> None:
+        if self.left:
+            self.left -= 1
+            size = self.conf["large"] if self.left % 64 == 7 else 1
+            self.emit([self.left, f"{self.left:0{size}}"], tup_id=self.left)
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        super().initialize(conf, context)
+        self.conf = conf
+
+
+class HoldsUntilQuiet(Collected):
+    """Acks nothing while more comes; what it has, once nothing has come for a tick."""
+
+    auto_ack = False
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        super().initialize(conf, context)
+        self.held: list[Tuple] = []
+        self.at_last_tick = 0
+
+    def process(self, tup: Tuple) -> None:
+        self.held.append(tup)
+
+    def process_tick(self, tup: Tuple) -> None:
+        if len(self.held) == self.at_last_tick:
+            for held in self.held:
+                self.ack(held)
+            self.held.clear()
+        self.at_last_tick = len(self.held)
+
+
+class HeldMixed(Topology):
+    """200 MB of large messages among small ones, of which none is acked while the spout goes on."""
+
+    config: ClassVar[dict[str, Any]] = {
+        "messages": 64 * 200,
+        "bytes": 1,
+        "large": 1_000_000,
+        "collector": "ours",
+        "topology.max.spout.pending": 50_000,
+    }
+    messages = MixedMessages.spec()
+    holds = HoldsUntilQuiet.spec(inputs=[messages], config={"topology.tick.tuple.freq.secs": 0.5})
+
+
+class MixedRows(Spout):
+    """Emits ``messages`` rows without ids: nothing but what waits can stop it."""
+
+    outputs: ClassVar[list[str]] = ["n", "text"]
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.left, self.conf = conf["messages"], conf
+
+    def next_tuple(self) -> None:
+        if self.left:
+            self.left -= 1
+            size = self.conf["large"] if self.left % 64 == self.conf["offset"] else 1
+            self.emit([self.left, f"{self.left:0{size}}"])
+
+    def caught_up(self) -> bool:
+        return not self.left
+
+
+class SlowAtFirst(Collected):
+    """Takes its time until all could be there."""
+
+    taken = 0
+
+    def process(self, tup: Tuple) -> None:
+        self.taken += 1
+        if self.taken < 1000:
+            time.sleep(0.001)
+
+
+class WaitingMixed(Topology):
+    """200 MB of large rows among small ones, before a bolt."""
+
+    config: ClassVar[dict[str, Any]] = {
+        "messages": 64 * 200,
+        "large": 1_000_000,
+        "offset": 33,
+        "collector": "ours",
+    }
+    rows = MixedRows.spec()
+    slow = SlowAtFirst.spec(inputs=[rows])
 
 
 class FailsRecordOnce(Collected):

@@ -12,7 +12,7 @@ or link keeps a bolt or spout from its next turn.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns, Rows
 from streamlet.components.spout import FailureCause
-from streamlet.components.tuples import NO_ROWS
+from streamlet.components.tuples import CONTAINERS, NO_ROWS, value_bytes
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import DEFAULT_STREAM, Stream
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, key_hash, travelling
@@ -43,16 +43,14 @@ SAMPLED = 64
 ROW_BYTES = 100
 """Root, edge, and the row's places in three columns."""
 
-LOOKED_AT = 64
-"""Most values that are looked at in a container; the others are taken to be like these."""
-
-_NESTED: frozenset[type] = frozenset({list, tuple, dict})
-
 FAIR = 8
 """One run in so many is the one that has waited longest, also while the deepest come first."""
 
 MOST_MERGED = 4096
 """Tuples in a run that is long enough: its columns are kept until all of them are done."""
+
+MIXED_BYTES = 256 * 1024
+"""Bytes that a sample misses, and a fifth of all at least, before each row of a kind is measured."""
 
 ALIKE = 2
 """Rows that are up to so many times larger or smaller may be in one run."""
@@ -254,37 +252,37 @@ class Incoming:
 # -- tuples that wait ------------------------------------------------------------------------------------------------
 
 
-def value_bytes(value: Any) -> int:
-    """Return about how many bytes a value takes, with its contents."""
-    size = getsizeof(value)
-    kind: type = value.__class__
-    if kind not in _NESTED or len(value) == 0:
-        return size
-    inside: Any = value.items() if kind is dict else value
-    seen = inner = 0
-    for item in inside:
-        inner += value_bytes(item)
-        seen += 1
-        if seen == LOOKED_AT:
-            break
-    return size + inner * len(value) // seen
-
-
 def row_bytes(values: Sequence[Any]) -> int:
     """Return about how many bytes a row takes between two tasks."""
     return ROW_BYTES + getsizeof(values) + sum(map(value_bytes, values))
 
 
-class SampledSizes:
-    """The usual size of rows, by kind (any hashable): every 64th row is measured."""
+def mean_bytes(rows: Rows) -> int:
+    """Measure all rows; return about how many bytes one takes."""
+    if not rows:
+        return ROW_BYTES
+    # Passes in C over flat values, which most are; without a list of all of them, for rows may be millions.
+    if isinstance(rows, Columns):
+        return ROW_BYTES + sum(map(value_bytes, rows.by_field)) // len(rows)
+    if CONTAINERS.isdisjoint(map(type, chain.from_iterable(rows))):
+        return ROW_BYTES + (sum(map(getsizeof, rows)) + sum(map(getsizeof, chain.from_iterable(rows)))) // len(rows)
+    return sum(map(row_bytes, rows)) // len(rows)
 
-    __slots__ = ("_known",)
+
+class SampledSizes:
+    """The usual size of rows, by kind (any hashable): every 64th row is measured, of mixed kinds each."""
+
+    __slots__ = ("_known", "mixed")
 
     def __init__(self) -> None:
         self._known: dict[Any, list[int]] = {}  # kind -> [bytes a row, rows until the next measurement]
+        self.mixed: set[Any] = set()
+        """Kinds whose rows are too different for a sample."""
 
     def of(self, kind: Any, rows: Rows) -> int:
         """Return the usual bytes of a row of this kind; ``rows`` are new ones."""
+        if self.mixed and kind in self.mixed:
+            return mean_bytes(rows)
         known = self._known.get(kind)
         if known is None:
             known = self._known[kind] = [0, 0]
@@ -374,7 +372,11 @@ class Inbox:
         if work is None:
             work = Work(run, measured, self._number)
             self._number += 1
-        size = count * work.row_bytes
+        size = count * measured
+        if not is_new:  # all rows of a work count alike
+            before = (work.left - count) * work.row_bytes
+            work.row_bytes = (before + size) // work.left
+            size = work.left * work.row_bytes - before
         waiting = self._waiting[run.target]
         waiting.tuples += count
         waiting.bytes += size
@@ -435,6 +437,32 @@ class Inbox:
         self.bytes -= done * work.row_bytes
         if work.left <= 0:
             (self._of_task[work.run.target] if self._of_task else self._in_order).popleft()
+
+    def recount(self) -> None:
+        """Measure every row that waits.
+
+        From now on also each row of a kind that takes more than was counted.
+        """
+        # Rule: done whenever the process takes more memory than before (`MemoryGrowth`). One row in 64 does not see
+        # rare large ones, and to measure each would cost every tuple; but rows that fill the memory make it grow.
+        counted: Counter[tuple[int, str]] = Counter()
+        taken: Counter[tuple[int, str]] = Counter()
+        for waiting in self._waiting.values():
+            waiting.bytes = 0
+        self.bytes = 0
+        for work in self:
+            run, left = work.run, max(work.left, 0)
+            kind = run.source, run.stream
+            counted[kind] += left * work.row_bytes
+            if left:
+                work.row_bytes = mean_bytes(run.values[len(run.roots) - left :])
+            taken[kind] += left * work.row_bytes
+            self._waiting[run.target].bytes += left * work.row_bytes
+            self.bytes += left * work.row_bytes
+        for kind, size in taken.items():
+            if 4 * size > 5 * counted[kind] and size > counted[kind] + MIXED_BYTES:
+                self._sizes.mixed.add(kind)
+        self.grown = True
 
     def weigh(self) -> tuple[frozenset[int], bool]:
         """Return the full tasks, and whether the inbox is full: from above a mark until half of it."""

@@ -16,10 +16,11 @@ from typing import Any
 from streamlet.base.clock import Clock
 from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns
+from streamlet.components.kept_bytes import KeptBytes
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import WORKER_DIED, FailReason, FailureCause, MessageIds, Spout
 from streamlet.model.delivery import EPOCH_STREAMS
-from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, row_bytes
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes
 from streamlet.runtime.tasks.in_hand import Key, message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
@@ -44,9 +45,6 @@ ASK_S = 0.005
 
 LOOKS = frozenset(1 << power for power in range(16))
 """Numbers of calls in a turn after which the clock is read: after the first of a slow spout."""
-
-KEPT_BYTES = 250
-"""Bytes of a message that a ReliableSpout keeps, beside its values: ids, times, and their places."""
 
 FEW = 16
 """Tuples below which those emitted at once are put in one by one, and travel with their neighbours."""
@@ -142,8 +140,8 @@ class SpoutTask:
         """When the present call of the spout began: what it emits counts from then. Read once a call, not a tuple."""
         self.kept_bytes = 0
         """Bytes that the spout kept at the last look, to send them again."""
-        self._kept_size = 0.0
-        self._measured: object = None
+        self.kept = KeptBytes(lambda: spout.unacked_tuples if isinstance(spout, ReliableSpout) else {}, self._hold_back)
+        """The messages of a ReliableSpout among them."""
         self._replay = spout.replay if isinstance(spout, ReliableSpout) else None
         self._crashes = dict(crashes)
         self._most_crashes = most_crashes
@@ -498,11 +496,11 @@ class SpoutTask:
             next_tuple = _emit_nothing
         self.spout.rests = False
         first, monotonic = self.emits, self.clock.monotonic
-        self._most_emits = most = first + budget
+        self._most_emits = first + budget
         over = monotonic() + ASK_S
         try:
             for asked in range(1, budget + 1):
-                if len(ids) + pending.in_sets >= limit or self.emits >= most:
+                if len(ids) + pending.in_sets >= limit or self.emits >= self._most_emits:
                     break
                 before = self.emits
                 if replay is None or not replay():
@@ -540,19 +538,18 @@ class SpoutTask:
         From more than ``most_bytes`` on, until it keeps half of that.
         """
         spout, kept = self.spout, self.spout.kept_bytes()
-        if isinstance(spout, ReliableSpout) and spout.unacked_tuples:
-            kept += int(len(spout.unacked_tuples) * self._usual_kept_bytes(spout))
+        self.kept.bound(most_bytes)
+        if isinstance(spout, ReliableSpout):
+            kept += self.kept.look()
         self.kept_bytes = kept
         spout.holds_back = kept > (most_bytes // 2 if spout.holds_back else most_bytes)
 
-    def _usual_kept_bytes(self, spout: ReliableSpout) -> float:
-        """Return about the bytes of a message that is kept. The newest one is measured, at each new look."""
-        newest = next(reversed(spout.unacked_tuples.values()))
-        if newest is not self._measured:
-            self._measured = newest
-            size = KEPT_BYTES + row_bytes(newest.values)
-            self._kept_size += (size - self._kept_size) / (8 if self._kept_size else 1)
-        return self._kept_size
+    def _hold_back(self) -> None:
+        """Let the spout emit nothing new, and end its turn."""
+        # Rule: not by the next `weigh`, for a turn may emit many large messages before. Replays go on.
+        if not self.spout.holds_back:
+            self.spout.holds_back = True
+            self._most_emits = 0
 
     def note_emitted(self) -> None:
         """Count emits: messages, and each tuple of ``emit_many``."""

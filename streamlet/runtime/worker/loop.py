@@ -46,6 +46,7 @@ from streamlet.runtime.worker.back_pressure import BackPressure
 from streamlet.runtime.worker.hang_watch import stack_of
 from streamlet.runtime.worker.held_watch import LOOKS, HeldWatch, TellOfTask
 from streamlet.runtime.worker.log_lines import keep_shown
+from streamlet.runtime.worker.memory_growth import MemoryGrowth
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.spout_wakeups import SpoutWakeups
 from streamlet.runtime.worker.thread_watch import LOOK_S as THREADS_LOOK_S
@@ -198,6 +199,7 @@ class WorkerLoop:
             self.pause,
             self.resume,
         )
+        self.growth = MemoryGrowth(memory)
         self._spouts_keep = memory // 2
         self._weighs_at = 0.0
         self._holds_back_since: dict[int, float] = {}
@@ -691,12 +693,15 @@ class WorkerLoop:
                 self._collect(live)
             if live.task.held and work.run.target in self.back_pressure.suspects:
                 self._finish_held(live)
+            ended = self.clock.monotonic()
+            if ended >= self.growth.looks_at and self.growth.look(ended):
+                inbox.recount()
             if inbox.grown or self.back_pressure.rests_changed:
                 self.back_pressure.look()
             # What leaves is not counted by the links before the turn ends, so too much of it ends the turn.
             if (work.left > 0 and not by_slices) or self.departures.are_many:
                 return
-            if self.clock.monotonic() >= (until if by_slices else over):
+            if ended >= (until if by_slices else over):
                 return
 
     def _finish_held(self, live: LiveTask) -> None:
@@ -744,6 +749,8 @@ class WorkerLoop:
 
     def _ask_spouts(self, now: float) -> bool:
         """Ask each spout for tuples; return whether one should be asked again at once."""
+        if now >= self.growth.looks_at and self.growth.look(now):
+            self.inbox.recount()
         self.back_pressure.look()
         self._weigh_spouts(now)
         again = False
@@ -803,11 +810,11 @@ class WorkerLoop:
         self._weighs_at = now + WEIGH_S
         most = self._spouts_keep // max(1, len(self.spouts))
         for spout in self.spouts.values():
-            held = spout.spout.holds_back
             self.ledgers.guard(spout, "kept_bytes", partial(spout.weigh, most))
-            if spout.spout.holds_back and not held:
-                self._holds_back_since[spout.task_id] = now
-            elif spout.spout.holds_back and now - self._holds_back_since[spout.task_id] >= TELL_HELD_S:
+            # It may hold back since its last turn.
+            if not spout.spout.holds_back:
+                self._holds_back_since.pop(spout.task_id, None)
+            elif now - self._holds_back_since.setdefault(spout.task_id, now) >= TELL_HELD_S:
                 self._holds_back_since[spout.task_id] = now + TELL_HELD_AGAIN_S
                 component = self._component_of(spout.task_id)
                 logger.warning(

@@ -121,6 +121,22 @@ def test_messages_that_wait_for_their_replay_stay_within_it(collector: str) -> N
     assert max(mib.values()) < ALLOWED_MIB
 
 
+def test_rare_large_messages_among_small_ones_stay_within_it() -> None:
+    """One in 64, which no look at one in so many may see."""
+    result, mib = run("HeldMixed")
+    assert result.components["messages"].acked == 64 * 200
+    assert max(mib.values()) < ALLOWED_MIB
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_rare_large_rows_among_small_ones_stay_within_it(workers: int) -> None:
+    """Before a bolt, where one row in 64 is measured: at no place among them may the large ones hide."""
+    for offset in (0, 33):
+        result, mib = run("WaitingMixed", workers, offset=offset)
+        assert result.components["slow"].acked == 64 * 200
+        assert max(mib.values()) < ALLOWED_MIB, offset
+
+
 def run_failing_records(each: int, workers: int = 1, **conf: Any) -> tuple[RunResult, dict[int, float]]:
     """Run one where each record of 1 kB fails once; so many lie in each of four partitions."""
     value = b"x" * 1000

@@ -9,6 +9,7 @@ import pytest
 
 from streamlet import NoRoom, ReliableSpout
 from streamlet.base.clock import ManualClock
+from streamlet.components.kept_bytes import KeptBytes
 from streamlet.components.spout import FailReason
 
 
@@ -19,6 +20,7 @@ class Port:
         self.clock = ManualClock()
         self.sent: list[tuple[Any, ...]] = []
         self.refuse = False
+        self.kept = KeptBytes(dict, lambda: None)
 
     def emit(
         self,

@@ -26,6 +26,7 @@ from streamlet.runtime.links.links import Links, SocketLinks, Traffic
 from streamlet.runtime.links.wire import FrameReader, FrameWriter, data_payloads, decode_data
 from streamlet.runtime.tasks.emitter import WHOLE, Incoming, Outgoing, Run
 from streamlet.runtime.tasks.user_errors import ComponentFailed
+from streamlet.runtime.worker import memory_growth
 from streamlet.runtime.worker.loop import BOLTS_S, DRAINING, POLL_S, WorkerLoop
 from streamlet.testing import TopologyTester
 from streamlet.tracking.census import Answer, Ask
@@ -650,6 +651,35 @@ def test_a_spout_that_may_emit_nothing_new_is_told_of(caplog: pytest.LogCaptureF
         one.clock.advance(1.0)
         one.loop.turn()
         assert not one.spout.holds_back
+
+
+def test_a_spout_that_holds_back_since_the_middle_of_a_turn_is_told_of_too(caplog: pytest.LogCaptureFixture) -> None:
+    with rig(0, workers=1) as one:
+        one.spout.holds_back = True
+        one.spout.kept_bytes = lambda: one.loop._spouts_keep + 1
+        for _ in range(15):
+            one.clock.advance(1.0)
+            one.loop.turn()
+        assert ["emitted nothing new" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_what_waits_is_measured_when_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample may miss the large rows; the memory that they take is seen."""
+    with rig(0, workers=1) as one:
+        resident, counted = 1 << 30, 0
+
+        def recount() -> None:
+            nonlocal counted
+            counted += 1
+
+        monkeypatch.setattr(memory_growth, "resident_bytes", lambda: resident)
+        monkeypatch.setattr(one.loop.inbox, "recount", recount)
+        step = one.loop.growth._step
+        for size, wanted in ((1 << 30, 1), (1 << 30, 1), ((1 << 30) + step, 2), (1 << 29, 2), ((1 << 30) + step, 2)):
+            resident = size
+            one.clock.advance(1.0)
+            one.loop.turn()
+            assert counted == wanted
 
 
 def from_another_thread(act: Callable[[], object]) -> None:

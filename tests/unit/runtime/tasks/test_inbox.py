@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
+from streamlet.components.columns import Columns
 from streamlet.runtime.tasks.emitter import FAIR, SAMPLED, Inbox, Run
 
 
@@ -95,9 +100,65 @@ def test_runs_of_one_kind_are_merged_while_their_rows_are_alike() -> None:
     for _ in range(40):  # the estimate comes down slowly
         inbox.add(of_one_kind(2 * SAMPLED, 100))
     works = [(len(work.run.roots), work.row_bytes) for work in inbox]
-    assert works[0][0] == 3 * 2 * SAMPLED and works[1][1] > 10_000
+    assert works[0][0] == 3 * 2 * SAMPLED and works[1][1] > 5000
     assert works[-1][1] < 1000, "small rows are not counted as the large one for long"
     assert work_off(inbox, 1) and (inbox.bytes, inbox.tuples) == (0, 0)
+
+
+def mixed(first: int, count: int, every: int, offset: int, large: int, as_columns: bool) -> Run:
+    """Rows of which one in so many is large, and of another letter each: they share nothing."""
+    texts = ["x" * (large if number % every == offset else 1) for number in range(first, first + count)]
+    values = Columns([texts]) if as_columns else [[text] for text in texts]
+    return Run(1, 9, "default", False, [1] * count, [1] * count, values)
+
+
+@pytest.mark.parametrize("as_columns", [False, True])
+@pytest.mark.parametrize(("every", "large"), [(64, 200_000), (100, 300_000), (1000, 4_000_000)])
+@pytest.mark.parametrize("merged", [(), (1,)])
+def test_a_recount_knows_what_a_sample_does_not(
+    every: int, large: int, as_columns: bool, merged: Sequence[int]
+) -> None:
+    """And each row of that kind is measured from then on: what waits later is within the mark without another."""
+    mark, batch, unseen = 4_000_000, 32, 0
+    for offset in range(0, every, every // 50):
+        inbox, number = Inbox([1], 1 << 20, mark, merged), 0
+        for _ in range(40_000_000 // (large // every * batch)):
+            inbox.add(mixed(number, batch, every, offset, large, as_columns))
+            number += batch
+            if inbox.grown:
+                break
+        unseen += not inbox.grown
+        inbox.recount()
+        rows = sum(work.left for work in inbox)
+        true = rows / every * large + rows * 250
+        assert abs(inbox.bytes - true) < true * 0.25 + 2 * large, offset
+        work_off(inbox, slice_size=64)
+        assert (inbox.bytes, inbox.tuples) == (0, 0)
+        inbox.grown = False
+        while not inbox.grown:
+            inbox.add(mixed(number, batch, every, offset, large, as_columns))
+            number += batch
+        held = sum(len(row[0]) for work in inbox for row in work.run.values)
+        assert held < mark + 2 * large, offset
+    assert unseen, "or this test shows nothing"
+
+
+def test_a_recount_changes_nothing_where_rows_are_alike() -> None:
+    """They are measured one in so many as before, which is what a tuple can pay."""
+    inbox = Inbox([1], 1 << 20, 1 << 40)
+    for number in range(200):
+        inbox.add(of_one_kind(100, 20 + number % 7))
+    before = inbox.bytes
+    inbox.recount()
+    assert abs(inbox.bytes - before) < before * 0.1 and not inbox._sizes.mixed
+    work = inbox.next()
+    assert work is not None
+    work.left -= 60
+    inbox.ran(work, work.left + 60)
+    inbox.recount()
+    assert inbox.tuples == 200 * 100 - 60 and abs(inbox.bytes - before) < before * 0.1
+    work_off(inbox)
+    assert (inbox.bytes, inbox.tuples) == (0, 0)
 
 
 def test_a_task_that_waits_is_passed_over_and_keeps_its_order() -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from sys import getsizeof
 from typing import Any
 
 import pytest
 
-from streamlet.runtime.tasks.emitter import SAMPLED, SampledSizes, row_bytes
+from streamlet.components.columns import Columns
+from streamlet.components.tuples import value_bytes
+from streamlet.runtime.tasks.emitter import SAMPLED, SampledSizes, mean_bytes, row_bytes
 
 ROWS: dict[str, Callable[[int], list[Any]]] = {
     "short texts": lambda n: [f"word {n}"],
@@ -33,6 +36,26 @@ def test_a_row_is_what_its_memory_is(kind: str) -> None:
     finally:
         tracemalloc.stop()
     assert taken * 0.66 < row_bytes(values[100]) < taken * 1.6
+
+
+@pytest.mark.parametrize("small", [10, 1000])
+def test_a_large_value_at_the_end_of_a_container_is_seen(small: int) -> None:
+    large = "x" * 1_000_000
+    for value in (
+        [*range(small), large],
+        {**dict.fromkeys(map(str, range(small))), "body": [[large]]},
+        [[0], (large,)],
+    ):
+        assert 1_000_000 < value_bytes(value) < 1_000_000 + 200 * (small + 5)
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_the_mean_of_rows_is_that_of_each(kind: str) -> None:
+    rows = [ROWS[kind](n) for n in range(50)]
+    each = sum(map(row_bytes, rows)) / 50
+    assert abs(mean_bytes(rows) - each) <= 1
+    columns = Columns([*map(list, zip(*rows, strict=True))])
+    assert abs(mean_bytes(columns) - each) < 100 and mean_bytes([]) == row_bytes([]) - getsizeof([])
 
 
 def test_one_row_in_many_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import random
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import Any
@@ -14,6 +15,7 @@ from streamlet import ReliableSpout, Spout, Stream
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import BadEmit, NoRoom, ValueCannotTravel
+from streamlet.components.columns import Columns
 from streamlet.components.spout import FailReason, MessageIds
 from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks import spout_task
@@ -554,10 +556,13 @@ class Keeping(ReliableSpout):
 def test_a_spout_that_keeps_too_much_emits_again_and_nothing_new_until_half_is_done() -> None:
     """Failed messages are no open trees: only their bytes say how many there are."""
     rig = Rig(max_pending=1000, spout=Keeping())
+    rig.task.weigh(200_000)  # as the loop does before it asks
     assert rig.turn(budget=100)
     rig.task.weigh(200_000)
     assert not rig.spout.holds_back and 100_000 < rig.task.kept_bytes < 160_000
     assert rig.turn(budget=100)
+    held = rig.spout.emitted
+    assert 130 <= held <= 150 and rig.spout.holds_back, "in the middle of a turn"
     rig.task.weigh(200_000)
     assert rig.spout.holds_back and not rig.turn(), "nothing new"
     rows = rig.emitted()
@@ -565,15 +570,49 @@ def test_a_spout_that_keeps_too_much_emits_again_and_nothing_new_until_half_is_d
     rig.task.weigh(200_000)
     assert rig.spout.holds_back and not rig.turn(), "what failed is kept as before"
     rig.clock.advance(1.0)
-    assert rig.turn(now=1.0, budget=1000) and rig.spout.emitted == 200
+    assert rig.turn(now=1.0, budget=1000) and rig.spout.emitted == held
     again = rig.emitted()
-    assert len(again) == 200
-    rig.ack_all(again[:80])
+    assert len(again) == held
+    rig.ack_all(again[:40])
     rig.task.weigh(200_000)
     assert rig.spout.holds_back, "more than half is left"
-    rig.ack_all(again[80:140])
+    rig.ack_all(again[40:85])
     rig.task.weigh(200_000)
-    assert not rig.spout.holds_back and rig.turn(now=1.0, budget=10) and rig.spout.emitted > 200
+    assert not rig.spout.holds_back and rig.turn(now=1.0, budget=10) and rig.spout.emitted > held
+
+
+EMITS: dict[str, Callable[[ReliableSpout, int, Any], object]] = {
+    "emit": lambda spout, number, value: spout.emit([value], tup_id=number),
+    "a container": lambda spout, number, value: spout.emit([[*range(10), {"body": [value]}]], tup_id=number),
+    "emit_many": lambda spout, number, value: spout.emit_many([["x"]] * 5 + [[value]], tup_id=number),
+    "emit_each": lambda spout, number, value: spout.emit_each([[value]], [number]),
+    "emit_each of columns": lambda spout, number, value: spout.emit_each(Columns([[value]]), [number]),
+}
+
+
+@pytest.mark.parametrize("emit_one", EMITS)
+@pytest.mark.parametrize("every", [20, 64])
+def test_rare_large_messages_hold_a_spout_back_at_every_offset(every: int, emit_one: str) -> None:
+    """Whichever messages are looked at, and before the turn ends that emits too many of them."""
+
+    class Mixed(ReliableSpout):
+        emitted = 0
+
+        def next_tuple(self) -> None:
+            self.emitted += 1
+            EMITS[emit_one](self, self.emitted, "x" * 500_000 if self.emitted % every == offset else "x")
+
+    for offset in range(every):
+        spout = Mixed()
+        spout.todo = []  # type: ignore[attr-defined]
+        rig = Rig(max_pending=50_000, spout=spout)
+        rig.task.weigh(8 << 20)
+        for _ in range(5):
+            rig.turn(budget=1000)
+        large = spout.emitted // every
+        assert 14 <= large <= 17 and spout.holds_back, offset
+        rig.task.weigh(8 << 20)
+        assert spout.holds_back and 8 << 20 < rig.task.kept_bytes < 9 << 20
 
 
 def test_a_spout_of_the_users_says_itself_what_it_keeps() -> None:

@@ -1,0 +1,45 @@
+"""Whether this process takes more memory than it did."""
+
+from __future__ import annotations
+
+import os
+
+LOOK_S = 0.01
+"""Seconds between two looks."""
+
+SHARE_OF_MEMORY = 32
+"""Memory has grown when it is larger by one part in so many of what a worker may hold."""
+
+LEAST_BYTES, MOST_BYTES = 1 << 20, 8 << 20
+"""But by so much at least, and by so much at any rate."""
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+"""Bytes of a page, which the system counts memory in."""
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process."""
+    statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(statm, 100).split()[1]) * _PAGE_BYTES
+    finally:
+        os.close(statm)
+
+
+class MemoryGrowth:
+    """Tells when resident memory is higher than ever before, by a step."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._step = min(max(memory_bytes // SHARE_OF_MEMORY, LEAST_BYTES), MOST_BYTES)
+        self._grown_at = 0
+        self.looks_at = 0.0
+        """When to look again."""
+
+    def look(self, now: float) -> bool:
+        """Tell whether memory has grown since this was last so."""
+        self.looks_at = now + LOOK_S
+        resident = resident_bytes()
+        if resident < self._grown_at:  # it was taken before, and nothing passed a bound by it
+            return False
+        self._grown_at = resident + self._step
+        return True
