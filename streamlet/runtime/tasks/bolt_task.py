@@ -140,6 +140,7 @@ class BoltTask:
         self.copied = 0
         """Rows in the outboxes minus emits: an emit has a row for each reader, and none where nobody reads."""
         self.held = HeldTuples(self._forgotten)
+        self.calls.waits = self._waits_for_room
         self._untracked_taken = 0
         """Untracked tuples that ``execute`` was given and has finished, held ones among them."""
         self.in_outboxes = (cells_apart() if cells is None else cells).in_outboxes
@@ -335,7 +336,7 @@ class BoltTask:
             copied = [self.calls.row(self.emitter, row, stream, None, False) for row in rows]
             given = _given_anchors(anchors)
             self._refuse_settled(given, stream or DEFAULT_STREAM)
-            self.calls.put(emit_all, "emit_many", copied, tracked=_are_tracked(given))
+            self.calls.put(emit_all, "emit_many", copied, tracked=_are_tracked(given), anchors=given)
         except Exception as error:
             self.calls.note_refused(error, len(rows), _is_one_open(anchors))
             raise
@@ -404,7 +405,7 @@ class BoltTask:
             given = _given_anchors(anchors)
             self._refuse_settled(given, stream or DEFAULT_STREAM)
             act = partial(self._emit_handed_over, row, stream, given, direct_task)
-            self.calls.put(act, "emit", [row], tracked=_are_tracked(given))
+            self.calls.put(act, "emit", [row], tracked=_are_tracked(given), anchors=given)
         except Exception as error:
             self.calls.note_refused(error, 1, _is_one_open(anchors))
             raise
@@ -944,6 +945,10 @@ class BoltTask:
     def ends(self, tup: Tuple) -> None:
         """Note that a held tuple is worked on no longer. Any thread."""
         self.held.ends(tup)
+
+    def _waits_for_room(self, anchors: Sequence[Tuple | Batch]) -> Callable[[], None]:
+        calls = self.held.waits_for_room(anchors, self.clock.monotonic())
+        return lambda: self.held.has_room(calls, self.clock.monotonic())
 
     @property
     def works_elsewhere(self) -> bool:

@@ -94,17 +94,17 @@ class HeldWatch:
 
         And since when; None without any at work.
         """
-        oldest = min(bolt.held.at_work(), key=itemgetter(1), default=None)
+        oldest = min(bolt.held.at_work(now), key=itemgetter(1), default=None)
         asks = oldest is not None and now - oldest[1] >= self._limit_s / LOOKS
         blocker = bolt.bolt.blocks_held() if asks else None
         bolt.held.note_blocker(blocker, now)
-        at_fault = [(tup, since) for tup, since in bolt.held.at_work() if tup is blocker]
+        at_fault = [(tup, since) for tup, since in bolt.held.at_work(now) if tup is blocker]
         return at_fault[0] if at_fault else oldest
 
     def _none_goes_on(self, bolt: BoltTask, oldest: Tuple, now: float) -> bool:
         """Tell whether all calls take too long while tuples wait."""
         blocked = bolt.held.is_blocked_by(oldest)  # then the others wait for it
-        began = [since for tup, since in bolt.held.at_work() if tup is oldest or not blocked]
+        began = [since for tup, since in bolt.held.at_work(now) if tup is oldest or not blocked]
         return bolt.held.others_wait() and all(now - since >= self._limit_s for since in began)
 
     def rows(self, now: float) -> list[dict[str, Any]]:
@@ -116,7 +116,7 @@ class HeldWatch:
         ]
 
     def _hang_text(self, bolt: BoltTask, tup: Tuple, since: float, now: float) -> str:
-        began = [since for _, since in bolt.held.at_work()]
+        began = [since for _, since in bolt.held.at_work(now)]
         late = sum(now - since >= self._limit_s for since in began)
         text = (
             f"{self._name(bolt)} has been at work for {now - since:.0f} s on a tuple from {tup.component}, "

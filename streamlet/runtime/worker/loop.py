@@ -211,6 +211,7 @@ class WorkerLoop:
             shared.conf["streamlet.threads.wait.secs"],
             self.wake,
             memory // 8,
+            shared.in_hand,
         )
         self.stopped = False
         self.at_rest = False
@@ -611,6 +612,7 @@ class WorkerLoop:
 
         Waits at most ``sleep_s``, then works.
         """
+        self.other_threads.turns += 1
         if sleep_s > 0:
             fell_asleep = self.clock.monotonic()
             events = self.selector.select(sleep_s)
