@@ -540,6 +540,66 @@ def test_threads_that_wait_for_room_behind_the_hang_of_another_bolt_pay_nothing_
         assert sum(row.failed + row.errors for row in result.status.components) == 0
 
 
+HOLDS = """
+import asyncio, ctypes, time
+from streamlet import AsyncBolt, Bolt, ReliableSpout, ThreadedBolt, Topology
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if self.n < 1000:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 1000 and not self.has_unfinished()
+
+class Pool(ThreadedBolt):
+    threads = 4
+    def process(self, tup):
+        time.sleep(0.005)
+
+class Loop(AsyncBolt):
+    async def process(self, tup):
+        await asyncio.sleep(0.005)
+
+class Holds(Bolt):
+    def process(self, tup):
+        if tup.values[0] == AT:
+            ctypes.PyDLL(None).sleep(5)
+        time.sleep(WORK_S)
+
+class Held(Topology):
+    config = {"streamlet.task.hang.secs": 2}
+    numbers = Numbers.spec()
+    pool = Pool.spec(inputs=[numbers])
+    loop = Loop.spec(inputs=[numbers])
+    holds = Holds.spec(inputs=[numbers])
+"""
+
+
+@pytest.mark.parametrize("backend", [ProcessesBackend, InlineBackend])
+@pytest.mark.parametrize(
+    ("at", "work", "said"), [(60, "0", "on one of "), (300, "0.003", "on a tuple from numbers, [300]")]
+)
+def test_a_bolt_that_holds_the_interpreters_lock_is_named_afterwards_and_nobody_else(
+    backend: type[Any], at: int, work: str, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No thread could look meanwhile. Those beside it were in calls, or full, and could not go on."""
+    file = tmp_path / f"holds_{backend.name}_{at}.py"
+    file.write_text(HOLDS.replace("AT", str(at)).replace("WORK_S", work))
+    loaded, seen = load_topology(file, "Held"), Watcher()
+    settings = resolve(loaded.config, {"streamlet.until.caught.up": True, "streamlet.worker.heartbeat.secs": 0.2})
+    request = RunRequest(loaded, settings, file=file, attribute="Held", workers=1, until_caught_up=True)
+    result = backend().run(request, seen, Stop())
+    assert result.reason == "caught_up"
+    warned = [text for level, text in seen.events if level == "warning"] + [one.getMessage() for one in caplog.records]
+    (named,) = [text for text in warned if "holds (task 4) was in process for 5 s " in text]
+    assert said in named and "for 5 s of that no other thread of its process could run" in named
+    assert not [text for text in warned if re.search("(pool|loop) .task|wait for (pool|loop)|File ", text)]
+    assert {row["component"] for status in seen.statuses for row in status.hanging} <= {"holds"}
+
+
 ENDS = """
 import threading
 from streamlet import AsyncBolt, Bolt, ReliableSpout, ThreadedBolt, Topology

@@ -114,7 +114,7 @@ class HeldTuples:
         """Threads whose emits wait for room now, and since when one does. Changed under ``OtherThreads.changed``."""
         self._room_since = 0.0
         self._stood: deque[tuple[float, float]] = deque(maxlen=MOST_STOOD)
-        """Times in which the process stood still, or emits of the bolt waited for room. Any thread appends."""
+        """Times while the process stood still, or emits of the bolt waited for room. Any thread appends."""
         self._full_since: float | None = None
         self._full_s = 0.0
 
@@ -245,6 +245,15 @@ class HeldTuples:
             if not call.waits:  # else that time covers this
                 call.stood_s += now - max(call.since, looked)
 
+    def note_behind(self, stood: Sequence[tuple[float, float]], began: float, now: float) -> None:
+        """Note that the loop was in another bolt's call since ``began``. The process ``stood`` still in parts of it."""
+        # Rule: a bolt is not full while the process stands still, or while nobody takes what it emits because the loop
+        # is in another bolt's call. With that time a pool of quick calls was told to need more threads.
+        behind = [(max(began, self._room_since), now)] if self._waits_for_room else stood
+        for one, other in behind:
+            if self._full_since is not None and other > self._full_since:
+                self._full_since += other - max(one, self._full_since)
+
     def waits_for_room(self, anchors: Sequence[Any], now: float) -> list[UnderWay]:
         """Note that an emit of this thread waits for room; return the calls that stand meanwhile.
 
@@ -271,7 +280,7 @@ class HeldTuples:
             call.waits -= 1
 
     def _stood_s(self, since: float, now: float) -> float:
-        """Return the seconds of a time in which nothing of the bolt could go on."""
+        """Return for how long nothing of the bolt could go on."""
         stood = [*self._stood, (self._room_since, now)] if self._waits_for_room else [*self._stood]
         seconds = 0.0
         for began, ended in sorted(stood):
@@ -281,9 +290,9 @@ class HeldTuples:
         return seconds
 
     def at_work_since(self, tup: Tuple, now: float) -> float:
-        """Return when work on a held tuple began; when it was given, if unknown.
+        """Return when work on a held tuple began.
 
-        Later by the time in which nothing of the bolt could go on.
+        When it was given, if that is unknown. Later by the time while nothing of the bolt could go on.
         """
         # Rule: no time-out runs while the process stands still, or emits of the bolt's threads wait for room. Behind
         # another bolt's hang all its tuples would time out, and be charged a try, once there is room again.

@@ -78,7 +78,10 @@ class OtherThreads:
         _live.add(self)
 
     def is_away(self, task_id: int, turns: int) -> bool:
-        """Tell whether the loop is in a call of another task, and has been since it counted ``turns``."""
+        """Tell whether the loop is in another task's call.
+
+        And has been since it counted ``turns``.
+        """
         return self.turns == turns and self._words[TASK] not in (0, task_id)
 
     def forked(self) -> None:
@@ -226,7 +229,10 @@ class TaskCalls:
             others.wake()
 
     def _wait_for_room(self, anchors: Sequence[Any]) -> None:
-        """Wait until there is room, the time for it is over, or the run ends. Under ``OtherThreads.changed``."""
+        """Wait for room, as long as an emit may.
+
+        Or until the run ends. Under ``OtherThreads.changed``.
+        """
         others, left_s = self._others, self._others.wait_s
         goes_on = self.waits(anchors)
         try:

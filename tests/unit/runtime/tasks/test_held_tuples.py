@@ -128,6 +128,26 @@ def test_a_bolt_is_full_until_a_thread_has_settled_a_tuple_and_not_until_the_loo
     assert held.full_s(200.0) == 4.0, "also where nobody has asked in between"
 
 
+def test_a_bolt_is_not_full_while_the_process_stands_or_nobody_takes_what_it_emits() -> None:
+    """The loop is in another bolt's call: that says nothing of how fast this one is."""
+    held, one = HeldTuples(), tup(1)
+    held.bound(1)
+    held.add(one, 1.0)
+    assert held.is_full(2.0)
+    held.note_behind([(3.0, 10.0)], 3.5, 11.0)
+    assert held.full_s(12.0) == 3.0
+    calls = held.waits_for_room([], 12.0)
+    held.note_behind([], 13.0, 20.0)
+    assert held.full_s(21.0) == 5.0
+    held.has_room(calls, 21.0)
+    held.note_behind([], 22.0, 30.0)
+    assert held.full_s(30.0) == 14.0, "it was slow itself"
+    held.let_go(one)
+    assert not held.is_full(30.0)
+    held.note_behind([(30.0, 40.0)], 30.0, 41.0)
+    assert held.full_s(41.0) == 14.0
+
+
 def test_a_pool_that_is_done_before_it_is_seen_to_be_full_has_not_been_full() -> None:
     held, one = HeldTuples(), tup()
     held.bound(1)

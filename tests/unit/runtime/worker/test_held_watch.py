@@ -9,6 +9,7 @@ import pytest
 from streamlet import Bolt, Tuple
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.worker.held_watch import HeldWatch
+from streamlet.runtime.worker.standstill import Standstill
 from tests.unit.runtime.tasks.bolt_rig import Rig
 
 
@@ -44,9 +45,10 @@ def test_a_time_without_a_look_counts_for_nothing_where_somebody_looks_all_the_t
     """The process was stopped, or code held the interpreter's lock: no call could go on."""
     told: list[str] = []
     task = Rig(Asks()).task
-    watch = HeldWatch([task], 30.0, lambda level, text, component, number: told.append(text))
+    standstill = Standstill(task.held.note_stood)
+    watch = HeldWatch([task], 30.0, lambda level, text, component, number: told.append(text), standstill)
     first, second = Tuple(["a"], "lines", "s", 1, 7), Tuple(["b"], "lines", "s", 1, 8)
-    watch.look_if_due(5.0, gap_s=5.0)
+    standstill.look(5.0, 5.0)
     begun(task, {first: 6.0})
     watch.look_if_due(9.0)
     begun(task, {second: 10.0})
