@@ -540,7 +540,7 @@ def test_threads_that_wait_for_room_behind_the_hang_of_another_bolt_pay_nothing_
         assert sum(row.failed + row.errors for row in result.status.components) == 0
 
 
-HOLDS = """
+KEEPS_LOCK = """
 import asyncio, ctypes, time
 from streamlet import AsyncBolt, Bolt, ReliableSpout, ThreadedBolt, Topology
 
@@ -587,7 +587,7 @@ def test_a_bolt_that_holds_the_interpreters_lock_is_named_afterwards_and_nobody_
 ) -> None:
     """No thread could look meanwhile. Those beside it were in calls, or full, and could not go on."""
     file = tmp_path / f"holds_{backend.name}_{at}.py"
-    file.write_text(HOLDS.replace("AT", str(at)).replace("WORK_S", work))
+    file.write_text(KEEPS_LOCK.replace("AT", str(at)).replace("WORK_S", work))
     loaded, seen = load_topology(file, "Held"), Watcher()
     settings = resolve(loaded.config, {"streamlet.until.caught.up": True, "streamlet.worker.heartbeat.secs": 0.2})
     request = RunRequest(loaded, settings, file=file, attribute="Held", workers=1, until_caught_up=True)

@@ -19,7 +19,7 @@ SWEEP_AT = 1024
 """Untracked tuples held: fewer are looked through after SWEEP_S, more when twice as many have come."""
 
 LONG_S = 1.0
-"""Seconds for which all must stand, so that no tuple's time-out runs meanwhile."""
+"""Seconds that all must stand, so that no tuple's time-out runs meanwhile."""
 
 MOST_STOOD = 16
 """Such times that are kept, the latest."""
