@@ -17,7 +17,7 @@ from typing import NamedTuple
 MOST_KEPT = 16
 """Such times that are kept, the latest."""
 
-WAKES, WAITS = 20, 100
+WAKES, WAITS = 20, 50
 """Fewer wake-ups a second are of a process without a thread that waits for the lock, or of a thread that does not."""
 
 
