@@ -347,8 +347,10 @@ class WorkerLoop:
                 other.held.note_behind(self.standstill.within(began, now), began, now)
         # Rule: who holds the interpreter's lock for as long as a hang is named by the loop itself, afterwards. While it
         # lasts no thread can look, and who looks first would find somebody else, or the stack of another call.
-        held = self.standstill.held_s(began, now)
-        if held[0] >= self.shared.conf["streamlet.task.hang.secs"]:
+        seconds, by_loop = self.standstill.held_s(began, now)
+        threads = any(one.held.calls or one.calls.used for one in self.back_pressure.bounded)  # one may have held it
+        held = seconds, by_loop and not threads
+        if seconds >= self.shared.conf["streamlet.task.hang.secs"]:
             self.shared.tell("warning", held_lock(name, bolt.task_id, call, now - began, on, *held), name, bolt.task_id)
 
     def held_too_long(self) -> list[dict[str, Any]]:
