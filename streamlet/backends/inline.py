@@ -271,7 +271,9 @@ class _CallWatch:
         self._thread = threading.Thread(target=self._look_until_over, name="calls", daemon=True)
 
     def __enter__(self) -> None:
-        self._loop.standstill.look(self._shared.clock.monotonic(), self._gap_s)
+        now = self._shared.clock.monotonic()
+        self._loop.standstill.look(now, self._gap_s)
+        self._long.observe(present_call(self._shared.in_hand, self._loop.tasks)[0], now)
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
