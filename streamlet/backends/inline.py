@@ -35,10 +35,11 @@ from streamlet.runtime.supervision.supervisor import KEPT_S
 from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.user_errors import Complaints, exited
-from streamlet.runtime.worker.hang_watch import Hang, HangWatch, call_text, present_call, stack_of
+from streamlet.runtime.worker.hang_watch import Hang, HangWatch, call_text, present_call, stack_in_call
 from streamlet.runtime.worker.log_lines import ABOUT, Place, at_work, line_now, prints_of
 from streamlet.runtime.worker.loop import DRAINING, Trace, WorkerLoop
 from streamlet.runtime.worker.printed_lines import prints_told
+from streamlet.runtime.worker.standstill import gap_of
 
 LOOK_S = 0.25
 """Seconds between two looks at the call that the run is in."""
@@ -287,7 +288,9 @@ class _CallWatch:
     def __init__(self, loop: WorkerLoop, shared: WorkerContext, stop: Stop) -> None:
         self._loop, self._shared, self._stop = loop, shared, stop
         drain_s = shared.conf["streamlet.drain.timeout.secs"]
-        self._long = HangWatch(shared.conf["streamlet.task.hang.secs"], STALL_S)
+        limit_s = shared.conf["streamlet.task.hang.secs"]
+        self._gap_s = gap_of(STALL_S, LOOK_S, limit_s)
+        self._long = HangWatch(limit_s, STALL_S)
         self._last = HangWatch(drain_s or drain_needed_s(0.0, shared.plan.longest_timeout_s(shared.conf)), STALL_S)
         """Of a run that is to end: fed from then on."""
         self._run_thread = threading.get_ident()
@@ -295,6 +298,9 @@ class _CallWatch:
         self._thread = threading.Thread(target=self._look_until_over, name="calls", daemon=True)
 
     def __enter__(self) -> None:
+        now = self._shared.clock.monotonic()
+        self._loop.standstill.look(now, self._gap_s)
+        self._long.observe(present_call(self._shared.in_hand, self._loop.tasks)[0], now)
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
@@ -305,11 +311,12 @@ class _CallWatch:
         over = False
         while not over:
             over = self._over.wait(LOOK_S)
+            now = self._shared.clock.monotonic()  # before the look: the run may hold the lock between these two
+            self._loop.standstill.look(now, self._gap_s)
             look, tup = present_call(self._shared.in_hand, self._loop.tasks)
-            now = self._shared.clock.monotonic()
             hang = self._long.observe(look, now)
             if hang is not None:  # else the loop looks itself
-                self._loop.look_at_held(None, self._log)
+                self._loop.look_at_held(self._gap_s, self._log)
             if hang is not None and hang.first:
                 self._tell(hang, tup, "Nothing else runs meanwhile.")
             if self._long.over is not None:
@@ -325,8 +332,8 @@ class _CallWatch:
 
     def _tell(self, hang: Hang, tup: Tuple | Batch | None, follows: str) -> None:
         call = call_text(hang, tup, self._name(hang.look.task))
-        stack = stack_of(self._run_thread)
-        logger.warning("The run has been in %s. %s\n%s", call, follows, stack, extra=self._about(hang.look.task))
+        stack = stack_in_call(self._run_thread, hang.look, self._shared.in_hand, self._loop.tasks)
+        logger.warning("The run has been in %s. %s%s", call, follows, stack, extra=self._about(hang.look.task))
 
     def _log(self, level: str, text: str, component: str, task: int) -> None:
         # Not by the observer, which is called on the run's thread alone.

@@ -269,7 +269,7 @@ SETTINGS: dict[str, Setting] = {
             "streamlet.threads.wait.secs",
             _at_least(float, 0),
             30.0,
-            "how long such an emit waits for room before it raises; 0: not at all",
+            "how long such an emit waits for room, while the worker's loop goes on, before it raises; 0: not at all",
         ),
         Setting(
             "streamlet.task.hang.secs",

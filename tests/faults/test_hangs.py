@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -447,6 +448,156 @@ def test_a_call_of_a_pool_that_hangs_is_named_while_the_loop_is_in_another_bolts
     (went_on,) = [at for at, text in enumerate(seen.texts) if "waits (task 3) went on" in text]
     assert len(named) == 1 and "time.sleep(9)" in seen.texts[named[0]] and named[0] < went_on
     assert {"waits", "sleeps"} in [{row["component"] for row in status.hanging} for status in seen.statuses]
+
+
+NO_ROOM = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from streamlet import AsyncBolt, Bolt, ReliableSpout, ThreadedBolt, Topology
+
+FOLDER = Path(__file__).parent
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    max_fails = 0
+    n = 0
+    def next_tuple(self):
+        if self.n < 200:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 200 and not self.has_unfinished()
+    def given_up(self, tup_id, values, fails):
+        (FOLDER / "given_up").open("a").write(f"{tup_id}\\n")
+
+class Pool(ThreadedBolt):
+    outputs = ["n"]
+    threads = 4
+    def process(self, tup):
+        for _ in range(50):
+            self.emit(tup.values)
+
+class Loop(AsyncBolt):
+    outputs = ["n"]
+    async def process(self, tup):
+        for _ in range(50):
+            self.emit(tup.values)
+
+class Own(Bolt):
+    outputs = ["n"]
+    auto_ack = False
+    max_unacked = 20
+    def initialize(self, conf, context):
+        self.pool = ThreadPoolExecutor(4)
+    def process(self, tup):
+        self.pool.submit(self.ask, tup)
+    def ask(self, tup):
+        try:
+            for _ in range(50):
+                self.emit(tup.values, anchors=[tup])
+            self.ack(tup)
+        except Exception as error:
+            self.fail(tup, error)
+
+class Hangs(Bolt):
+    def process(self, tup):
+        if tup.values[0] == 40 and not (FOLDER / "hung").exists():
+            (FOLDER / "hung").touch()
+            time.sleep(8)
+
+class Behind(Topology):
+    config = {
+        "streamlet.task.hang.secs": 2, "streamlet.threads.wait.secs": 2, "streamlet.threads.queue.max": 20,
+        "topology.message.timeout.secs": 3,
+    }
+    numbers = Numbers.spec()
+    pool = Pool.spec(inputs=[numbers])
+    loop = Loop.spec(inputs=[numbers])
+    own = Own.spec(inputs=[numbers])
+    hangs = Hangs.spec(inputs=[pool, loop, own])
+"""
+
+
+@pytest.mark.parametrize("action", ["tell", "replace"])
+def test_threads_that_wait_for_room_behind_the_hang_of_another_bolt_pay_nothing_for_it(
+    action: str, tmp_path: Path
+) -> None:
+    """They wait in an emit of ours, longer than a hang, a time-out and the wait for room may take."""
+    file = tmp_path / f"behind_{action}.py"
+    file.write_text(NO_ROOM)
+    loaded, seen = load_topology(file, "Behind"), Watcher()
+    chosen = {"streamlet.worker.heartbeat.secs": 0.2, "streamlet.task.hang.action": action}
+    settings = resolve(loaded.config, {"streamlet.until.caught.up": True, **chosen})
+    request = RunRequest(loaded, settings, file=file, attribute="Behind", workers=1, until_caught_up=True)
+    result = ProcessesBackend().run(request, seen, Stop())
+    assert result.reason == "caught_up" and not (tmp_path / "given_up").exists()
+    warned = [text for level, text in seen.events if level in ("warning", "error")]
+    assert any("in process of hangs (task 5)" in text for text in warned)
+    assert not [text for text in warned if re.search("(pool|loop|own) .task|NoRoom|refused", text)]
+    assert {row["component"] for status in seen.statuses for row in status.hanging} <= {"hangs"}
+    if action == "tell":
+        assert sum(row.failed + row.errors for row in result.status.components) == 0
+
+
+KEEPS_LOCK = """
+import asyncio, ctypes, time
+from streamlet import AsyncBolt, Bolt, ReliableSpout, ThreadedBolt, Topology
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if self.n < 1000:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 1000 and not self.has_unfinished()
+
+class Pool(ThreadedBolt):
+    threads = 4
+    def process(self, tup):
+        time.sleep(0.005)
+
+class Loop(AsyncBolt):
+    async def process(self, tup):
+        await asyncio.sleep(0.005)
+
+class Holds(Bolt):
+    def process(self, tup):
+        if tup.values[0] == AT:
+            ctypes.PyDLL(None).sleep(5)
+        time.sleep(WORK_S)
+
+class Held(Topology):
+    config = {"streamlet.task.hang.secs": 2}
+    numbers = Numbers.spec()
+    pool = Pool.spec(inputs=[numbers])
+    loop = Loop.spec(inputs=[numbers])
+    holds = Holds.spec(inputs=[numbers])
+"""
+
+
+@pytest.mark.parametrize("backend", [ProcessesBackend, InlineBackend])
+@pytest.mark.parametrize(
+    ("at", "work", "said"), [(60, "0", "on one of "), (300, "0.003", "on a tuple from numbers, [300]")]
+)
+def test_a_bolt_that_holds_the_interpreters_lock_is_named_afterwards_and_nobody_else(
+    backend: type[Any], at: int, work: str, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No thread could look meanwhile. Those beside it were in calls, or full, and could not go on."""
+    file = tmp_path / f"holds_{backend.name}_{at}.py"
+    file.write_text(KEEPS_LOCK.replace("AT", str(at)).replace("WORK_S", work))
+    loaded, seen = load_topology(file, "Held"), Watcher()
+    settings = resolve(loaded.config, {"streamlet.until.caught.up": True, "streamlet.worker.heartbeat.secs": 0.2})
+    request = RunRequest(loaded, settings, file=file, attribute="Held", workers=1, until_caught_up=True)
+    result = backend().run(request, seen, Stop())
+    assert result.reason == "caught_up"
+    warned = [text for level, text in seen.events if level == "warning"] + [one.getMessage() for one in caplog.records]
+    (named,) = [text for text in warned if "holds (task 4) was in process for 5 s " in text]
+    assert said in named and "for 5 s of that no other thread of its process could run" in named
+    assert not [text for text in warned if re.search("(pool|loop) .task|wait for (pool|loop)|File ", text)]
+    assert {row["component"] for status in seen.statuses for row in status.hanging} <= {"holds"}
 
 
 ENDS = """

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
+from math import inf
 from sys import getrefcount
 from typing import Any
 
@@ -30,7 +31,7 @@ from streamlet.runtime.tasks import settling
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, Pick, StreamRoutes, Work
 from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
 from streamlet.runtime.tasks.held_tuples import HeldTuples
-from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, COUNT, LENGTH, TASK, InHand
+from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, COUNT, LENGTH, TASK, InHand, shortened
 from streamlet.runtime.tasks.other_threads import OtherThreads, RefusedEmits, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.untracked_counts import TaskCells, cells_apart
@@ -140,6 +141,7 @@ class BoltTask:
         self.copied = 0
         """Rows in the outboxes minus emits: an emit has a row for each reader, and none where nobody reads."""
         self.held = HeldTuples(self._forgotten)
+        self.calls.waits = self._waits_for_room
         self._untracked_taken = 0
         """Untracked tuples that ``execute`` was given and has finished, held ones among them."""
         self.in_outboxes = (cells_apart() if cells is None else cells).in_outboxes
@@ -166,6 +168,10 @@ class BoltTask:
         self._most_size = self._usual_size
         self._notes_each_tuple = False
         self._careful_until: float | None = None
+        self.long_s = inf
+        """Seconds of a slice after which ``look_back`` is called."""
+        self.look_back: Callable[[BoltTask, str, float, str], None] = lambda task, call, began, on: None
+        """Takes the task, its call, when that began, and what it was about."""
         self._noted_held = 0
         self._failures = 0
         """Tuples that failed: ``process`` raised, or the bolt called ``fail``; each once."""
@@ -335,7 +341,7 @@ class BoltTask:
             copied = [self.calls.row(self.emitter, row, stream, None, False) for row in rows]
             given = _given_anchors(anchors)
             self._refuse_settled(given, stream or DEFAULT_STREAM)
-            self.calls.put(emit_all, "emit_many", copied, tracked=_are_tracked(given))
+            self.calls.put(emit_all, "emit_many", copied, tracked=_are_tracked(given), anchors=given)
         except Exception as error:
             self.calls.note_refused(error, len(rows), _is_one_open(anchors))
             raise
@@ -404,7 +410,7 @@ class BoltTask:
             given = _given_anchors(anchors)
             self._refuse_settled(given, stream or DEFAULT_STREAM)
             act = partial(self._emit_handed_over, row, stream, given, direct_task)
-            self.calls.put(act, "emit", [row], tracked=_are_tracked(given))
+            self.calls.put(act, "emit", [row], tracked=_are_tracked(given), anchors=given)
         except Exception as error:
             self.calls.note_refused(error, 1, _is_one_open(anchors))
             raise
@@ -609,19 +615,47 @@ class BoltTask:
                 raise
             work.left -= size
             began, now = now, self.clock.monotonic()
-            # A batch may cost the same whether large or small: its size is the bolt's choice.
-            if now - began > SLICE_S and not self._by_batch:
-                self._size = max(1, int(size * SLICE_S / (now - began)))
-                self._notes_each_tuple = True
-            elif size < self._most_size:
-                self._size = min(2 * size, self._most_size)
-            elif self._careful_until is not None and now >= self._careful_until:
-                self._most_size, self._careful_until = self._usual_size, None
+            if now - began > SLICE_S:
+                self._was_slow(work, size, began, now)
+            elif size < self._most_size or self._careful_until is not None:
+                self._grow(size, now)
             if now >= until:
                 break
         self._note_executed(work, before, now, now - started)
         if self._at_limit:
             self._stop_if_all_failed()
+
+    def _grow(self, size: int, now: float) -> None:
+        """Let the next slice be larger, as far as it may."""
+        if size < self._most_size:
+            self._size = min(2 * size, self._most_size)
+        elif self._careful_until is not None and now >= self._careful_until:
+            self._most_size, self._careful_until = self._usual_size, None
+
+    def _was_slow(self, work: Work, size: int, began: float, now: float) -> None:
+        """Make slices smaller after one that took long; look back at one that took very long."""
+        if now - began >= self.long_s:
+            self._look_back(work, size, began)
+        # A batch may cost the same whether large or small: its size is the bolt's choice.
+        if self._by_batch:
+            self._grow(size, now)
+        else:
+            self._size = max(1, int(size * SLICE_S / (now - began)))
+            self._notes_each_tuple = True
+
+    def _look_back(self, work: Work, size: int, began: float) -> None:
+        """Say what a slice that took long was about."""
+        run = work.run
+        first = len(run.roots) - (work.left + size)
+        count = min(size, len(run.roots) - first)
+        source = self.sources.get(run.source, "?")
+        if self._by_batch:
+            on = f" on a batch of {count:,} tuples from {source}"
+        elif count == 1:
+            on = f" on a tuple from {source}, {shortened(run.values[first])}"
+        else:
+            on = f" on one of {count} tuples from {source}"
+        self.look_back(self, self._called.__name__, began, on)
 
     def _break_off(self, work: Work, size: int) -> None:
         """Leave of a run what the bolt had not begun.
@@ -945,6 +979,10 @@ class BoltTask:
     def ends(self, tup: Tuple) -> None:
         """Note that a held tuple is worked on no longer. Any thread."""
         self.held.ends(tup)
+
+    def _waits_for_room(self, anchors: Sequence[Tuple | Batch]) -> Callable[[], None]:
+        calls = self.held.waits_for_room(anchors, self.clock.monotonic())
+        return lambda: self.held.has_room(calls, self.clock.monotonic())
 
     @property
     def works_elsewhere(self) -> bool:

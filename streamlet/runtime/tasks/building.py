@@ -115,7 +115,7 @@ def build_task(
     emitter = Emitter(task.component, [_routes(shared, task, stream, boxes, rng) for stream in definition.streams()])
     context = _context(shared, task, definition, rng)
     component.bind_context(conf, context)
-    calls = TaskCalls(other_threads, task.component, cells)
+    calls = TaskCalls(other_threads, task.component, cells, task.task_id)
     run: SpoutTask | BoltTask
     if isinstance(component, Spout):
         run = SpoutTask(

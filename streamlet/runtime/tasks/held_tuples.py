@@ -6,14 +6,23 @@ Pure, on the loop's thread but for ``begins``, ``ends``, ``leaves``, and what th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
 from sys import getrefcount
+from typing import Any
 
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import OPEN, Tuple
 
 SWEEP_AT = 1024
 """Untracked tuples held: fewer are looked through after SWEEP_S, more when twice as many have come."""
+
+LONG_S = 1.0
+"""Seconds that all must stand, so that no tuple's time-out runs meanwhile."""
+
+MOST_STOOD = 16
+"""Such times that are kept, the latest."""
 
 SWEEP_S = 1.0
 """Seconds between two looks for dropped tuples, where few are held."""
@@ -45,13 +54,26 @@ class UnderWay:
     Made on the thread of the call, and over when that says so.
     """
 
-    __slots__ = ("since", "stood_s")
+    __slots__ = ("since", "stood_s", "thread", "waited_s", "waits", "waits_since")
 
     def __init__(self, since: float) -> None:
-        self.since = since
-        """When it began, or could go on again."""
-        self.stood_s = 0.0
-        """Seconds since then while the process stood still."""
+        self.thread = threading.get_ident()
+        self.began(since)
+        self.waits = 0
+        """Emits of it that wait for room now."""
+
+    def began(self, now: float) -> None:
+        """Count its time from now on."""
+        self.since = self.waits_since = now
+        """When it began, or could go on again; since when an emit of it waits for room."""
+        self.stood_s = self.waited_s = 0.0
+        """Seconds since then while the process stood still, and while its emits waited for room."""
+
+    def at_work_since(self, now: float) -> float:
+        """Return since when it would be at work, had it never stood."""
+        # Rule: the time in which an emit waits for room is no time of its call, which asks nobody but streamlet then.
+        # A pool behind another bolt that hangs was named as the one that does.
+        return now if self.waits else min(now, self.since + self.stood_s + self.waited_s)
 
 
 class HeldTuples:
@@ -88,6 +110,11 @@ class HeldTuples:
         """Tuples that no thread works on any more, though they are held. Any thread."""
         self.leaving: dict[Tuple, float] = {}
         """Tuples that another thread has settled, and when; the loop has not heard of it. Any thread."""
+        self._waits_for_room = 0
+        """Threads whose emits wait for room now, and since when one does. Changed under ``OtherThreads.changed``."""
+        self._room_since = 0.0
+        self._stood: deque[tuple[float, float]] = deque(maxlen=MOST_STOOD)
+        """Times while the process stood still, or emits of the bolt waited for room. Any thread appends."""
         self._full_since: float | None = None
         self._full_s = 0.0
 
@@ -209,24 +236,76 @@ class HeldTuples:
         # Rule: for those that a call has held up, work begins when it goes on again. They would time out at once.
         for tup, call in [*self.calls.items()]:
             if tup is not before and tup is not blocker:
-                call.since, call.stood_s = now, 0.0
+                call.began(now)
 
     def note_stood(self, looked: float, now: float) -> None:
         """Note that the process stood still since ``looked``: no call could go on."""
+        self._stood.append((looked, now))
         for call in [*self.calls.values()]:
-            call.stood_s += now - max(call.since, looked)
+            if not call.waits:  # else that time covers this
+                call.stood_s += now - max(call.since, looked)
 
-    def at_work_since(self, tup: Tuple) -> float:
-        """Return when work on a held tuple began; when it was given, if unknown."""
+    def note_behind(self, stood: Sequence[tuple[float, float]], began: float, now: float) -> None:
+        """Note that the loop was in another bolt's call since ``began``. The process ``stood`` still in parts of it."""
+        # Rule: a bolt is not full while the process stands still, or while nobody takes what it emits because the loop
+        # is in another bolt's call. With that time a pool of quick calls was told to need more threads.
+        behind = [(max(began, self._room_since), now)] if self._waits_for_room else stood
+        for one, other in behind:
+            if self._full_since is not None and other > self._full_since:
+                self._full_since += other - max(one, self._full_since)
+
+    def waits_for_room(self, anchors: Sequence[Any], now: float) -> list[UnderWay]:
+        """Note that an emit of this thread waits for room; return the calls that stand meanwhile.
+
+        Those of the thread itself, of an asyncio loop all, and those that ``anchors`` name. Not two threads at once.
+        """
+        if not self._waits_for_room:
+            self._room_since = now
+        self._waits_for_room += 1
+        me, stand = threading.get_ident(), {id(anchor) for anchor in anchors}
+        calls = [call for tup, call in [*self.calls.items()] if call.thread == me or id(tup) in stand]
+        for call in calls:
+            if not call.waits:
+                call.waits_since = now
+            call.waits += 1
+        return calls
+
+    def has_room(self, calls: Sequence[UnderWay], now: float) -> None:
+        """Note that these calls, and the emit, wait for room no longer."""
+        self._waits_for_room -= 1
+        if not self._waits_for_room and now - self._room_since >= LONG_S:
+            self._stood.append((self._room_since, now))
+        for call in calls:
+            call.waited_s += now - max(call.since, call.waits_since) if call.waits == 1 else 0.0
+            call.waits -= 1
+
+    def _stood_s(self, since: float, now: float) -> float:
+        """Return for how long nothing of the bolt could go on."""
+        stood = [*self._stood, (self._room_since, now)] if self._waits_for_room else [*self._stood]
+        seconds = 0.0
+        for began, ended in sorted(stood):
+            if ended > since:
+                seconds += ended - max(began, since)
+                since = ended
+        return seconds
+
+    def at_work_since(self, tup: Tuple, now: float) -> float:
+        """Return when work on a held tuple began.
+
+        When it was given, if that is unknown. Later by the time while nothing of the bolt could go on.
+        """
+        # Rule: no time-out runs while the process stands still, or emits of the bolt's threads wait for room. Behind
+        # another bolt's hang all its tuples would time out, and be charged a try, once there is room again.
         call = self.calls.get(tup)
-        return self.given[tup] if call is None else call.since
+        since = self.given[tup] if call is None else call.since
+        return since + self._stood_s(since, now)
 
-    def at_work(self) -> list[tuple[Tuple, float]]:
+    def at_work(self, now: float) -> list[tuple[Tuple, float]]:
         """Return the tuples of calls under way, and since when.
 
-        A time while the process stood still counts for nothing.
+        A time while the process stood still, or emits waited for room, counts for nothing.
         """
-        return [(tup, call.since + call.stood_s) for tup, call in [*self.calls.items()]]
+        return [(tup, call.at_work_since(now)) for tup, call in [*self.calls.items()]]
 
     def is_full(self, now: float) -> bool:
         """Tell whether the bolt holds as many as it wants."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 from streamlet.base.errors import BadEmit, NoRoom
 from streamlet.base.pools import is_pools
 from streamlet.runtime.tasks.emitter import Emitter, row_bytes
+from streamlet.runtime.tasks.in_hand import TASK, InHand
 from streamlet.runtime.tasks.untracked_counts import TaskCells, cells_apart
 
 QUEUE_ROWS = 10_000
@@ -33,7 +35,13 @@ QUEUE_BYTES = 64 << 20
 WAIT_S = 30.0
 """Seconds that an emit of another thread may wait for room, where no setting says otherwise."""
 
+STEP_S = 1.0
+"""Seconds of such a wait between two looks at whether the loop goes on."""
+
 TaskCall = Callable[[], object]
+
+Waits = Callable[[Sequence[Any]], Callable[[], None]]
+"""Takes the anchors of an emit that begins to wait for room; returns what to call when it waits no longer."""
 
 
 class OtherThreads:
@@ -45,10 +53,11 @@ class OtherThreads:
         wait_s: float = WAIT_S,
         wake: Callable[[], None] = lambda: None,
         most_bytes: int = QUEUE_BYTES,
+        in_hand: InHand | None = None,
     ) -> None:
         """Set the bounds: ``most`` emitted rows may wait for one task, an emit ``wait_s`` for room.
 
-        0 s: not at all. ``wake`` ends the loop's sleep. ``most_bytes``: of the rows.
+        0 s: not at all. ``wake`` ends the loop's sleep. ``most_bytes``: of the rows. ``in_hand``: what the loop calls.
         """
         self.most = most
         self.most_bytes = most_bytes
@@ -61,9 +70,19 @@ class OtherThreads:
         self.waiting = 0
         """Calls that wait, of all tasks. Changed under ``changed``; the loop may look without it."""
         self.wake = wake
+        self.turns = 0
+        """Turns that the loop has begun. The loop counts; any thread may look."""
+        self._words = (InHand() if in_hand is None else in_hand).words
         self.is_copy = False
         """Whether this process was forked from the worker: its outboxes are copies, which nobody empties."""
         _live.add(self)
+
+    def is_away(self, task_id: int, turns: int) -> bool:
+        """Tell whether the loop is in another task's call.
+
+        And has been since it counted ``turns``.
+        """
+        return self.turns == turns and self._words[TASK] not in (0, task_id)
 
     def forked(self) -> None:
         """Belong to no thread of this process, a child of the worker."""
@@ -115,12 +134,19 @@ class HandedOver(NamedTuple):
     """The bytes of all."""
 
 
+def _nothing_stands(anchors: Sequence[Any]) -> Callable[[], None]:
+    return lambda: None
+
+
 class TaskCalls:
     """The calls of other threads for one task, in order."""
 
-    def __init__(self, others: OtherThreads, component: str, cells: TaskCells | None = None) -> None:
+    def __init__(self, others: OtherThreads, component: str, cells: TaskCells | None = None, task_id: int = 0) -> None:
         """Begin. ``cells`` hold how many rows wait here and were refused, as they change."""
         self._cells = cells_apart() if cells is None else cells
+        self._task_id = task_id
+        self.waits: Waits = _nothing_stands
+        """Called, under ``OtherThreads.changed``, where an emit begins to wait for room."""
         self.here = others.here
         self._others = others
         self._component = component
@@ -157,11 +183,19 @@ class TaskCalls:
             )
         return emitter.checked(tup, emitter.routes(stream, direct_task))
 
-    def put(self, act: TaskCall, name: str, rows: Sequence[Sequence[Any]] = (), *, tracked: bool = False) -> None:
+    def put(
+        self,
+        act: TaskCall,
+        name: str,
+        rows: Sequence[Sequence[Any]] = (),
+        *,
+        tracked: bool = False,
+        anchors: Sequence[Any] = (),
+    ) -> None:
         """Hand a call, with the rows it emits, over to the loop. Any thread but its own.
 
         One with rows waits for room, ``OtherThreads.wait_s`` at most. Raises NoRoom when there is none, BadEmit when
-        the run ends, or in a forked process.
+        the run ends, or in a forked process. ``anchors``: the tuples that wait with it.
         """
         others = self._others
         if others.is_copy:
@@ -172,8 +206,8 @@ class TaskCalls:
             )
         size = sum(map(row_bytes, rows))
         with others.changed:
-            if rows:
-                others.changed.wait_for(lambda: self._refusal or not self.is_full, others.wait_s)
+            if rows and self.is_full and not self._refusal and others.wait_s > 0:
+                self._wait_for_room(anchors)
             if self._refusal:
                 raise BadEmit(f"{self._component} called {name} on a thread of its own {self._refusal}", run_ends=True)
             if rows and self.is_full:
@@ -193,6 +227,25 @@ class TaskCalls:
             others.waiting += 1
         if first:
             others.wake()
+
+    def _wait_for_room(self, anchors: Sequence[Any]) -> None:
+        """Wait for room, as long as an emit may.
+
+        Or until the run ends. Under ``OtherThreads.changed``.
+        """
+        others, left_s = self._others, self._others.wait_s
+        goes_on = self.waits(anchors)
+        try:
+            while left_s > 0 and self.is_full and not self._refusal:
+                turns, began, step_s = others.turns, time.monotonic(), min(left_s, STEP_S)
+                others.changed.wait(step_s)
+                # Rule: the wait for room is bounded by time in which the loop goes on. While it is in one call of
+                # another bolt, nobody could make room: that one is named, and no tuple of this bolt pays for it. In a
+                # call of this very bolt the time counts: the call may wait for this thread.
+                if not others.is_away(self._task_id, turns):
+                    left_s -= min(time.monotonic() - began, step_s)  # more: the process stood still
+        finally:
+            goes_on()
 
     def note_refused(self, error: Exception, rows: int, has_open_anchor: bool) -> None:
         """Note that an emit of ``rows`` rows was refused. Any thread.

@@ -374,6 +374,19 @@ def never_settled(bolt: str, task_id: int, tup: Tuple) -> NeverSettled:
     )
 
 
+def held_lock(bolt: str, task_id: int, call: str, took_s: float, on: str, held_s: float, surely: bool) -> str:
+    """Return the warning of a call that held the interpreter's lock.
+
+    ``surely``: no thread beside the loop may have held it.
+    """
+    whose = "" if surely else ", here or, where bolts have threads, on one of those"
+    return (
+        f"{bolt} (task {task_id}) was in {call} for {took_s:.0f} s{on}, and for {held_s:.0f} s of that no other thread "
+        "of its process could run, nor look where it stood: a call into C (a library, a large regular expression) kept "
+        f"the interpreter's lock{whose}. Make such calls in a process of their own."
+    )
+
+
 def waits_long(spout: str, bolt: str, wait_s: float, window: PendingWindow) -> str:
     """Explain that a bolt's tuples wait long, so fewer trees are open."""
     return (

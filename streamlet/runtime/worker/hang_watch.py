@@ -72,8 +72,10 @@ class HangWatch:
         self.over = None
         if last is None or not _same(last, look):
             self.over = self._told
-            # Of a tuple in the middle of a slice nobody knows the beginning: it counts from the first look.
-            self._since = look.began if look.began >= looked else now
+            # Of a tuple in the middle of a slice nobody knows the beginning: it counts from the first look. So does a
+            # call that began while nobody could look: if it was the reason for that, its loop tells so itself.
+            stood = last is not None and now - looked > self._gap_s
+            self._since = look.began if look.began >= looked and not stood else now
             self._told = None
         elif now - looked > self._gap_s:  # the process was stopped, or nobody but this call could run: begin again
             self._since += now - looked
@@ -116,6 +118,17 @@ def stack_of(thread: int) -> str:
     if frame is None:
         return ""
     return frames_text(traceback.extract_stack(frame))
+
+
+def stack_in_call(thread: int, look: Look, in_hand: InHand, tasks: Mapping[int, LiveTask]) -> str:
+    """Return where a loop's thread stands in this call.
+
+    After a line's end. Empty: it is in that call no longer.
+    """
+    # Rule: a stack is shown only if the call was under way before it was taken and after. The loop may go on between
+    # two lines of ours, above all one that held the interpreter's lock: the stack would be that of another bolt.
+    stack = stack_of(thread)
+    return f"\n{stack}" if stack and _same(present_call(in_hand, tasks)[0], look) else ""
 
 
 def frames_text(frames: Sequence[traceback.FrameSummary]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,6 +12,7 @@ from streamlet.components.tuples import Tuple
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.in_hand import shortened
 from streamlet.runtime.worker.hang_watch import frames_text
+from streamlet.runtime.worker.standstill import Standstill
 
 LOOKS = 4
 """Looks within the time after which a tuple is named."""
@@ -28,42 +28,39 @@ class HeldWatch:
     hold tuples for as long as it likes.
     """
 
-    def __init__(self, bolts: Sequence[BoltTask], limit_s: float, tell: TellOfTask) -> None:
+    def __init__(
+        self, bolts: Sequence[BoltTask], limit_s: float, tell: TellOfTask, standstill: Standstill | None = None
+    ) -> None:
+        """Begin. ``standstill`` knows when the process stood still, and tells what the bolts hold."""
         self._bolts = {bolt.task_id: bolt for bolt in bolts}
         self._limit_s = limit_s
         self._tell = tell
         self._noted: tuple[int, Tuple, float] | None = None
         self._looks = threading.Lock()
-        self._looked = -math.inf
-        self._gap_s = math.inf
+        self._looked = float("-inf")
+        self._standstill = standstill or Standstill()
         self._told: dict[int, tuple[Tuple, float]] = {}
         """By task, the tuple that was named, and since when it is at work. Replaced, never changed: threads read it."""
         self.stuck: tuple[int, Tuple, float] | None = None
         """Task of a bolt whose calls all take too long while others wait, its oldest tuple, since when. Any thread."""
 
-    def look_if_due(self, now: float, tell: TellOfTask | None = None, gap_s: float | None = None) -> None:
-        """Look, unless somebody does so, or has just done so.
-
-        ``gap_s``: the caller looks so often that a longer time without a look is one while the process stood still.
-        """
+    def look_if_due(self, now: float, tell: TellOfTask | None = None) -> None:
+        """Look, unless somebody does so, or has just done so."""
         # Rule: not the loop alone looks. While it is in one bolt's call, a call of another bolt's thread may hang.
         if not self._looks.acquire(blocking=False):
             return
         try:
             if now - self._looked >= self._limit_s / LOOKS / 2:
                 self.look(now, tell)
-            if gap_s is not None:
-                self._gap_s = gap_s
         finally:
             self._looks.release()
 
     def look(self, now: float, tell: TellOfTask | None = None) -> None:
         """Name calls that take too long; tell when they are done. ``tell``: in place of the watch's own."""
         stuck = None
-        looked, self._looked = self._looked, now
+        self._looked = now
+        self._standstill.look(now)
         for task_id, bolt in self._bolts.items():
-            if now - looked > self._gap_s:  # as `HangWatch.observe`
-                bolt.held.note_stood(looked, now)
             say = partial(self._say, tell or self._tell, bolt)
             told = self._told.get(task_id)
             if told is not None and told[0] not in bolt.held.calls:
@@ -94,17 +91,17 @@ class HeldWatch:
 
         And since when; None without any at work.
         """
-        oldest = min(bolt.held.at_work(), key=itemgetter(1), default=None)
+        oldest = min(bolt.held.at_work(now), key=itemgetter(1), default=None)
         asks = oldest is not None and now - oldest[1] >= self._limit_s / LOOKS
         blocker = bolt.bolt.blocks_held() if asks else None
         bolt.held.note_blocker(blocker, now)
-        at_fault = [(tup, since) for tup, since in bolt.held.at_work() if tup is blocker]
+        at_fault = [(tup, since) for tup, since in bolt.held.at_work(now) if tup is blocker]
         return at_fault[0] if at_fault else oldest
 
     def _none_goes_on(self, bolt: BoltTask, oldest: Tuple, now: float) -> bool:
         """Tell whether all calls take too long while tuples wait."""
         blocked = bolt.held.is_blocked_by(oldest)  # then the others wait for it
-        began = [since for tup, since in bolt.held.at_work() if tup is oldest or not blocked]
+        began = [since for tup, since in bolt.held.at_work(now) if tup is oldest or not blocked]
         return bolt.held.others_wait() and all(now - since >= self._limit_s for since in began)
 
     def rows(self, now: float) -> list[dict[str, Any]]:
@@ -116,7 +113,7 @@ class HeldWatch:
         ]
 
     def _hang_text(self, bolt: BoltTask, tup: Tuple, since: float, now: float) -> str:
-        began = [since for _, since in bolt.held.at_work()]
+        began = [since for _, since in bolt.held.at_work(now)]
         late = sum(now - since >= self._limit_s for since in began)
         text = (
             f"{self._name(bolt)} has been at work for {now - since:.0f} s on a tuple from {tup.component}, "

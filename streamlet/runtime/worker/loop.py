@@ -37,11 +37,19 @@ from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext, build_task, component_names, takes_batches
 from streamlet.runtime.tasks.emitter import Inbox, Run, Work
+from streamlet.runtime.tasks.held_tuples import LONG_S
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.other_threads import OtherThreads
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.untracked_counts import UntrackedCounts
-from streamlet.runtime.tasks.user_errors import ComponentFailed, behind, could_not_close, could_not_start, exited
+from streamlet.runtime.tasks.user_errors import (
+    ComponentFailed,
+    behind,
+    could_not_close,
+    could_not_start,
+    exited,
+    held_lock,
+)
 from streamlet.runtime.worker.back_pressure import BackPressure
 from streamlet.runtime.worker.hang_watch import stack_of
 from streamlet.runtime.worker.held_watch import LOOKS, HeldWatch, TellOfTask
@@ -49,6 +57,7 @@ from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.memory_growth import MemoryGrowth
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.spout_wakeups import SpoutWakeups
+from streamlet.runtime.worker.standstill import Standstill
 from streamlet.runtime.worker.thread_watch import LOOK_S as THREADS_LOOK_S
 from streamlet.runtime.worker.thread_watch import ThreadWatch
 from streamlet.runtime.worker.timers import Timers
@@ -213,11 +222,13 @@ class WorkerLoop:
             shared.conf["streamlet.threads.wait.secs"],
             self.wake,
             memory // 8,
+            shared.in_hand,
         )
         self.stopped = False
         self.at_rest = False
         """Whether the last turn has left nothing to do before a timer, a spout or another worker brings something."""
         self.timers = Timers()
+        self.standstill = Standstill(self._stood)
         self._held_watch: HeldWatch | None = None
         self._thread_watch = ThreadWatch(shared.tell, self._note_final)
         self.wakeups = SpoutWakeups(
@@ -291,6 +302,8 @@ class WorkerLoop:
         assert isinstance(live.component, Bolt) and isinstance(live.task, BoltTask)
         if live.task.held.most or live.component.answers_for_untracked:
             self.back_pressure.bounded.append(live.task)
+        live.task.look_back = self._look_back
+        live.task.long_s = min(LONG_S, self.shared.conf["streamlet.task.hang.secs"])
         if live.component.answers_for_untracked or not live.component.auto_ack:
             self._holders.append(live.task)
         if live.component.timer_interval_s is not None:
@@ -306,7 +319,7 @@ class WorkerLoop:
         answering = [bolt for bolt in self.back_pressure.bounded if bolt.bolt.answers_for_untracked]
         limit_s = self.shared.conf["streamlet.task.hang.secs"]
         if answering:
-            self._held_watch = HeldWatch(answering, limit_s, self.shared.tell)
+            self._held_watch = HeldWatch(answering, limit_s, self.shared.tell, self.standstill)
             self.timers.every(limit_s / LOOKS, self._look_at_held, now)
 
     def _look_at_held(self) -> None:
@@ -314,10 +327,33 @@ class WorkerLoop:
         self._held_watch.look_if_due(self.clock.monotonic())
         self._held_watch.note_stuck()
 
-    def look_at_held(self, gap_s: float | None, tell: TellOfTask | None = None) -> None:
+    def look_at_held(self, gap_s: float, tell: TellOfTask | None = None) -> None:
         """Look for calls elsewhere that take too long, beside the loop. Any thread, more often than each ``gap_s``."""
+        now = self.clock.monotonic()
+        self.standstill.look(now, gap_s)
         if self._held_watch is not None:
-            self._held_watch.look_if_due(self.clock.monotonic(), tell, gap_s)
+            self._held_watch.look_if_due(now, tell)
+
+    def _stood(self, began: float, ended: float) -> None:
+        """Count a standstill for no call outside of the loop. Any thread."""
+        for live in [*self.tasks.values()]:
+            if isinstance(live.task, BoltTask):
+                live.task.held.note_stood(began, ended)
+
+    def _look_back(self, bolt: BoltTask, call: str, began: float, on: str = "") -> None:
+        """Look back at a call of the loop that took long."""
+        now, name = self.clock.monotonic(), self._component_of(bolt.task_id)
+        self.standstill.look(now)
+        for other in self.back_pressure.bounded:
+            if other is not bolt:
+                other.held.note_behind(self.standstill.within(began, now), began, now)
+        # Rule: who holds the interpreter's lock for as long as a hang is named by the loop itself, afterwards. While it
+        # lasts no thread can look, and who looks first would find somebody else, or the stack of another call.
+        seconds, by_loop = self.standstill.held_s(began, now)
+        threads = any(one.held.calls or one.calls.used for one in self.back_pressure.bounded)  # one may have held it
+        held = seconds, by_loop and not threads
+        if seconds >= self.shared.conf["streamlet.task.hang.secs"]:
+            self.shared.tell("warning", held_lock(name, bolt.task_id, call, now - began, on, *held), name, bolt.task_id)
 
     def held_too_long(self) -> list[dict[str, Any]]:
         """Return the tuples that bolts work on elsewhere for too long. Any thread."""
@@ -613,6 +649,7 @@ class WorkerLoop:
 
         Waits at most ``sleep_s``, then works.
         """
+        self.other_threads.turns += 1
         if sleep_s > 0:
             fell_asleep = self.clock.monotonic()
             events = self.selector.select(sleep_s)
@@ -925,6 +962,8 @@ class WorkerLoop:
             now = self.clock.monotonic()
             self.shared.in_hand.note_call(live.plan.task_id, "process_tick", now, live.task.held.given)
             live.task.tick(period_s, early)
+            if self.clock.monotonic() - now >= live.task.long_s:
+                self._look_back(live.task, "process_tick", now)
             self.shared.in_hand.clear()
             live.task.note_held()
             self._collect(live)
@@ -932,8 +971,11 @@ class WorkerLoop:
     def _on_timer(self, live: LiveTask) -> None:
         assert isinstance(live.task, BoltTask)
         assert isinstance(live.component, Bolt)
-        self.shared.in_hand.note_call(live.plan.task_id, "on_timer", self.clock.monotonic(), live.task.held.given)
+        now = self.clock.monotonic()
+        self.shared.in_hand.note_call(live.plan.task_id, "on_timer", now, live.task.held.given)
         live.task.call(live.component.on_timer)
+        if self.clock.monotonic() - now >= live.task.long_s:
+            self._look_back(live.task, "on_timer", now)
         self.shared.in_hand.clear()
         live.task.note_held()
         self._collect(live)

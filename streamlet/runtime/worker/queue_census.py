@@ -281,7 +281,7 @@ class QueueCensus:
                     if not live.task.bolt.where_held(tup):
                         live.task.held.let_go(tup)
                     continue
-                since = live.task.held.at_work_since(tup)
+                since = live.task.held.at_work_since(tup, now)
                 found += [(root, task_id, now - since) for root in roots if root < bounds.get(owner_task(root), 0)]
         return found
 

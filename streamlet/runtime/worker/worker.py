@@ -51,7 +51,7 @@ from streamlet.runtime.tasks.user_errors import Complaints, ComponentFailed, exi
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.collector import Collector
-from streamlet.runtime.worker.hang_watch import Hang, HangWatch, call_text, present_call, stack_of
+from streamlet.runtime.worker.hang_watch import Hang, HangWatch, call_text, present_call, stack_in_call
 from streamlet.runtime.worker.kept_code import Code, KeptCode, own_build
 from streamlet.runtime.worker.loading import CannotLoad, ImportedOtherwise, load_topology
 from streamlet.runtime.worker.log_lines import Place, at_work, line_now, logs_shown
@@ -61,6 +61,7 @@ from streamlet.runtime.worker.page_file import map_page
 from streamlet.runtime.worker.parents_end import end_after_parent
 from streamlet.runtime.worker.printed_lines import prints_told
 from streamlet.runtime.worker.printed_output import finish_printing, print_without_waiting
+from streamlet.runtime.worker.standstill import gap_of
 from streamlet.runtime.worker.timers import next_multiple
 from streamlet.runtime.worker.users_files import OWN
 
@@ -145,7 +146,9 @@ class Worker:
         self._component_of: dict[int, str] = {}
         """The component of each task, wherever it lives."""
         self._gap_s = 3 * plan.heartbeat_s + GAP_S
-        self._hangs = HangWatch(plan.conf["streamlet.task.hang.secs"], self._gap_s)
+        limit_s = plan.conf["streamlet.task.hang.secs"]
+        self._held_gap_s = gap_of(self._gap_s, plan.heartbeat_s, limit_s)
+        self._hangs = HangWatch(limit_s, self._gap_s)
         self._main_thread = threading.get_ident()
         self._control_thread = threading.Thread(target=self._control, name="control", daemon=True)
         self.collector: Collector | None = None
@@ -592,7 +595,7 @@ class Worker:
     def _beat(self) -> None:
         built = [] if self.initialized else list(self.loop.tasks.values())
         component = built[-1].plan.component if built else ""
-        self.loop.look_at_held(self._gap_s)
+        self.loop.look_at_held(self._held_gap_s)
         hanging = [*self._hanging(), *self.loop.held_too_long()]
         if (stuck := self.loop.stuck_elsewhere()) is not None:
             task, tup, since = stuck
@@ -612,8 +615,9 @@ class Worker:
 
     def _hanging(self) -> list[dict[str, Any]]:
         """Return the loop's call that takes too long, and name it once."""
+        now = self.clock.monotonic()  # before the look: the loop may hold the lock between these two
         look, tup = present_call(self.in_hand, self.loop.tasks)
-        hang = self._hangs.observe(look, self.clock.monotonic())
+        hang = self._hangs.observe(look, now)
         if self._hangs.over is not None:
             over = self._hangs.over.look
             told = f"{self._task_name(over.task)} went on after more than {self._hangs.over.seconds:.0f} s."
@@ -629,7 +633,8 @@ class Worker:
     def _tell_hang(self, hang: Hang, tup: Tuple | Batch | None) -> None:
         told = (
             f"Worker {self.index} has been in {call_text(hang, tup, self._task_name(hang.look.task))}. "
-            f"Nothing else of it runs meanwhile.\n{stack_of(self._main_thread)}"
+            "Nothing else of it runs meanwhile."
+            f"{stack_in_call(self._main_thread, hang.look, self.in_hand, self.loop.tasks)}"
         )
         self.tell("warning", told, self._components.get(hang.look.task, ""), hang.look.task)
 

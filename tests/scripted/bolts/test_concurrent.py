@@ -400,7 +400,7 @@ def test_a_tuple_that_waits_for_a_thread_is_not_yet_at_work(kind: type[Any]) -> 
         first.set()
         settled(test, 1)
         deadline = time.monotonic() + 20
-        while any(run.held.at_work_since(tup) == before[tup] for tup in run.held.given):
+        while any(run.held.at_work_since(tup, 0.0) == before[tup] for tup in run.held.given):
             assert time.monotonic() < deadline
             time.sleep(0.001)
         second.set()
@@ -438,7 +438,11 @@ def test_a_call_that_has_returned_is_over_though_the_loop_has_not_heard_of_it(ki
             assert time.monotonic() < deadline
             time.sleep(0.001)
         test.clock.advance(60)
-        assert len(held.given) == 1 and held.at_work() == [] and held.full_s(test.clock.monotonic()) == 5
+        assert (
+            len(held.given) == 1
+            and held.at_work(test.clock.monotonic()) == []
+            and held.full_s(test.clock.monotonic()) == 5
+        )
         assert held.waiting() == [*held.given], "no time-out may take it for forgotten"
         while held.given:
             assert time.monotonic() < deadline

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from streamlet.components.batch import Batch
@@ -17,13 +19,13 @@ def test_a_call_is_under_way_from_the_word_of_its_thread_to_the_word_of_its_thre
     """Not from when the bolt is given its tuple, nor until the loop has heard that it is settled."""
     held, one = HeldTuples(), tup()
     held.add(one, 10.0)
-    assert held.at_work_since(one) == 10.0 and held.at_work() == []
+    assert held.at_work_since(one, 11.0) == 10.0 and held.at_work(11.0) == []
     held.begins(one, 12.0)
-    assert held.at_work_since(one) == 12.0 and held.at_work() == [(one, 12.0)]
-    assert held.let_go(one) == 10.0 and not held and held.at_work() == [(one, 12.0)], "acked, and not returned"
+    assert held.at_work_since(one, 13.0) == 12.0 and held.at_work(13.0) == [(one, 12.0)]
+    assert held.let_go(one) == 10.0 and not held and held.at_work(13.0) == [(one, 12.0)], "acked, and not returned"
     assert held.let_go(one) is None
     held.ends(one)
-    assert held.at_work() == []
+    assert held.at_work(13.0) == []
 
 
 def test_work_may_begin_before_the_tuple_is_noted_as_held() -> None:
@@ -31,7 +33,7 @@ def test_work_may_begin_before_the_tuple_is_noted_as_held() -> None:
     held, one = HeldTuples(), tup()
     held.begins(one, 12.0)
     held.add(one, 12.1)
-    assert held.at_work_since(one) == 12.0 and held.at_work() == [(one, 12.0)]
+    assert held.at_work_since(one, 13.0) == 12.0 and held.at_work(13.0) == [(one, 12.0)]
 
 
 def test_of_calls_that_outlive_their_tuples_nothing_is_kept() -> None:
@@ -51,7 +53,41 @@ def test_a_tuple_that_is_held_on_after_its_call_is_not_at_work() -> None:
     held.add(one, 10.0)
     held.begins(one, 10.0)
     held.ends(one)
-    assert held.at_work() == [] and held.at_work_since(one) == 10.0
+    assert held.at_work(11.0) == [] and held.at_work_since(one, 11.0) == 10.0
+
+
+def test_a_call_whose_emit_waits_for_room_is_not_at_work_meanwhile() -> None:
+    """Those of its thread, and those that the emit is for: an asyncio loop's, and one that has asked another thread."""
+    held, mine, elsewhere, other = HeldTuples(), tup(1), tup(2), tup(3)
+    for one in (mine, elsewhere, other):
+        held.add(one, 1.0)
+    held.begins(mine, 10.0)
+    for one in (elsewhere, other):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(held.begins, one, 10.0).result()
+    calls = held.waits_for_room([elsewhere], 12.0)
+    assert held.at_work(40.0) == [(mine, 40.0), (elsewhere, 40.0), (other, 10.0)]
+    more = held.waits_for_room([], 20.0)
+    held.has_room(calls, 50.0)
+    assert held.at_work(51.0) == [(mine, 51.0), (elsewhere, 48.0), (other, 10.0)]
+    held.has_room(more, 60.0)
+    assert held.at_work(61.0) == [(mine, 58.0), (elsewhere, 48.0), (other, 10.0)]
+
+
+def test_no_time_out_runs_while_emits_of_the_bolt_wait_for_room_or_the_process_stands() -> None:
+    """Also of what the bolt holds for a pool of its own, which says not when work begins."""
+    held, one, late = HeldTuples(), tup(1), tup(2)
+    held.add(one, 10.0)
+    first = held.waits_for_room([], 12.0)
+    assert held.at_work_since(one, 40.0) == 38.0
+    second = held.waits_for_room([], 30.0)
+    held.has_room(first, 40.0)
+    held.has_room(second, 52.0)
+    held.add(late, 50.0)
+    assert held.at_work_since(one, 53.0) == 50.0 and held.at_work_since(late, 53.0) == 52.0
+    held.note_stood(50.0, 60.0)
+    held.begins(late, 58.0)
+    assert held.at_work_since(one, 61.0) == 58.0 and held.at_work_since(late, 61.0) == 60.0
 
 
 def test_it_has_room_up_to_what_is_allowed_and_any_without_a_bound() -> None:
@@ -90,6 +126,26 @@ def test_a_bolt_is_full_until_a_thread_has_settled_a_tuple_and_not_until_the_loo
     held.let_go(other)
     held.add(one, 200.0)
     assert held.full_s(200.0) == 4.0, "also where nobody has asked in between"
+
+
+def test_a_bolt_is_not_full_while_the_process_stands_or_nobody_takes_what_it_emits() -> None:
+    """The loop is in another bolt's call: that says nothing of how fast this one is."""
+    held, one = HeldTuples(), tup(1)
+    held.bound(1)
+    held.add(one, 1.0)
+    assert held.is_full(2.0)
+    held.note_behind([(3.0, 10.0)], 3.5, 11.0)
+    assert held.full_s(12.0) == 3.0
+    calls = held.waits_for_room([], 12.0)
+    held.note_behind([], 13.0, 20.0)
+    assert held.full_s(21.0) == 5.0
+    held.has_room(calls, 21.0)
+    held.note_behind([], 22.0, 30.0)
+    assert held.full_s(30.0) == 14.0, "it was slow itself"
+    held.let_go(one)
+    assert not held.is_full(30.0)
+    held.note_behind([(30.0, 40.0)], 30.0, 41.0)
+    assert held.full_s(41.0) == 14.0
 
 
 def test_a_pool_that_is_done_before_it_is_seen_to_be_full_has_not_been_full() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 
 from streamlet.base.errors import BadEmit, NoRoom
+from streamlet.runtime.tasks.in_hand import InHand
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.untracked_counts import cells_apart
 from tests.patience import PATIENCE_S
@@ -67,6 +69,66 @@ def test_an_emit_that_may_not_wait_is_refused_by_name_and_acks_always_have_room(
         calls.put(nothing, "emit", ROW)
     calls.put(nothing, "ack")
     assert len(calls) == 2
+
+
+def test_the_wait_for_room_runs_only_while_the_loop_goes_on() -> None:
+    """In one call of another bolt nobody can make room. One of the same bolt may wait for the thread: there it runs."""
+    in_hand = InHand()
+    others = OtherThreads(most=1, wait_s=0.2, in_hand=in_hand)
+    calls, heard = TaskCalls(others, "bolt", task_id=2), list[object]()
+    calls.put(nothing, "emit", ROW)
+
+    def put() -> None:
+        try:
+            calls.put(nothing, "emit", ROW)
+        except NoRoom as error:
+            heard.append(error)
+
+    def waits() -> threading.Thread:
+        thread = threading.Thread(target=put)
+        thread.start()
+        return thread
+
+    in_hand.note_call(3, "process", 0.0)
+    waiting = waits()
+    waiting.join(1.0)
+    assert waiting.is_alive() and not heard
+    calls.take(1, emits=True)
+    waiting.join(PATIENCE_S)
+    assert len(calls) == 1 and not heard, "there was room when the loop went on"
+    for goes_on in (lambda: in_hand.note_call(2, "process_tick", 0.0), in_hand.clear):
+        in_hand.note_call(3, "process", 0.0)
+        waiting = waits()
+        waiting.join(0.5)
+        assert waiting.is_alive()
+        goes_on()
+        waiting.join(PATIENCE_S)
+        assert isinstance(heard.pop(), NoRoom)
+    in_hand.note_call(3, "process", 0.0)
+    waiting = waits()
+    while waiting.is_alive():  # calls of others, one after the other
+        others.turns += 1
+        time.sleep(0.01)
+    assert isinstance(heard.pop(), NoRoom)
+
+
+def test_who_waits_for_room_says_so_from_the_beginning_to_the_end() -> None:
+    calls, said = TaskCalls(OtherThreads(most=1, wait_s=PATIENCE_S), "bolt"), list[object]()
+
+    def waits(anchors: Sequence[object]) -> Callable[[], None]:
+        said.append(anchors)
+        return partial(said.append, "over")
+
+    calls.waits = waits
+    calls.put(nothing, "emit", ROW, anchors=["not"])
+    waiting = threading.Thread(target=calls.put, args=(nothing, "emit", ROW), kwargs={"anchors": ["one"]})
+    waiting.start()
+    while not said:
+        time.sleep(0.001)
+    assert said == [["one"]]
+    calls.take(1, emits=True)
+    waiting.join(PATIENCE_S)
+    assert said == [["one"], "over"]
 
 
 def test_above_the_marks_acks_are_taken_and_emits_are_left_in_their_order() -> None:

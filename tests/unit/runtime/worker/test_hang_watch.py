@@ -9,7 +9,7 @@ from typing import Any
 from streamlet import Bolt, Stream
 from streamlet.components.columns import Columns
 from streamlet.runtime.tasks.in_hand import TASK
-from streamlet.runtime.worker.hang_watch import Hang, HangWatch, Look, call_text, present_call, stack_of
+from streamlet.runtime.worker.hang_watch import Hang, HangWatch, Look, call_text, present_call, stack_in_call, stack_of
 from tests.unit.runtime.tasks.bolt_rig import Rig
 
 ROW, OTHER = ["a"], ["a"]
@@ -55,6 +55,26 @@ def test_a_process_that_was_stopped_hangs_in_nothing() -> None:
     assert watch.observe(process(0.5), 65.0) is None
     hang = watch.observe(process(0.5), 66.0)
     assert hang is not None and hang.first and hang.seconds == 5.5
+
+
+def test_a_call_that_began_while_nobody_could_look_counts_from_the_first_look() -> None:
+    """It may be what held the lock, or what came after it: the stack of now says nothing of that time."""
+    watch = HangWatch(5.0, gap_s=2.0)
+    assert watch.observe(process(0.5), 1.0) is None
+    assert watch.observe(process(1.1, OTHER), 61.0) is None
+    assert [watch.observe(process(1.1, OTHER), now) for now in (63.0, 65.0)] == [None, None]
+    hang = watch.observe(process(1.1, OTHER), 66.0)
+    assert hang is not None and hang.first and hang.seconds == 5.0
+
+
+def test_a_stack_is_shown_only_of_a_call_that_still_goes_on() -> None:
+    rig = Rig(Bolt())
+    in_hand, tasks, me = rig.task.in_hand, {7: SimpleNamespace(task=rig.task)}, threading.get_ident()
+    in_hand.note_call(7, "process_tick", 1.0)
+    look, _ = present_call(in_hand, tasks)  # type: ignore[arg-type]
+    assert "test_a_stack_is_shown" in stack_in_call(me, look, in_hand, tasks)  # type: ignore[arg-type]
+    in_hand.note_call(7, "process_tick", 2.0)
+    assert stack_in_call(me, look, in_hand, tasks) == ""  # type: ignore[arg-type]
 
 
 def test_an_idle_loop_does_not_hang() -> None:

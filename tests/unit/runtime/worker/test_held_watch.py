@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from traceback import FrameSummary
 
+import pytest
+
 from streamlet import Bolt, Tuple
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.worker.held_watch import HeldWatch
+from streamlet.runtime.worker.standstill import Standstill
 from tests.unit.runtime.tasks.bolt_rig import Rig
 
 
@@ -42,14 +45,15 @@ def test_a_time_without_a_look_counts_for_nothing_where_somebody_looks_all_the_t
     """The process was stopped, or code held the interpreter's lock: no call could go on."""
     told: list[str] = []
     task = Rig(Asks()).task
-    watch = HeldWatch([task], 30.0, lambda level, text, component, number: told.append(text))
+    standstill = Standstill(task.held.note_stood)
+    watch = HeldWatch([task], 30.0, lambda level, text, component, number: told.append(text), standstill)
     first, second = Tuple(["a"], "lines", "s", 1, 7), Tuple(["b"], "lines", "s", 1, 8)
-    watch.look_if_due(5.0, gap_s=5.0)
+    standstill.look(5.0, 5.0)
     begun(task, {first: 6.0})
     watch.look_if_due(9.0)
     begun(task, {second: 10.0})
     watch.look_if_due(100.0)
-    assert task.held.at_work() == [(first, 97.0), (second, 100.0)]
+    assert task.held.at_work(100.0) == [(first, 97.0), (second, 100.0)]
     for now in range(104, 127, 4):
         watch.look_if_due(float(now))
     assert told == []
@@ -100,6 +104,29 @@ def test_how_many_of_those_at_work_take_too_long_is_said() -> None:
     assert "outside of the loop. Calls under way for so long: 2 of 3." in told[0]
 
 
+def test_calls_whose_emits_wait_for_room_hang_in_nothing_and_the_one_beside_them_is_named() -> None:
+    """The loop is in another bolt's call, and nobody makes room: the pool goes on when that does."""
+    told: list[str] = []
+    task = Rig(Asks()).task
+    watch = HeldWatch([task], 30.0, lambda level, text, component, number: told.append(text))
+    vars(task.bolt)["blocks_held"] = lambda: pytest.fail("no loop is asked whether it goes on")
+    first, second, queued = (Tuple([n], "lines", "s", 1, 7) for n in "abc")
+    task.held.given[queued] = 0.0
+    begun(task, {first: 0.0, second: 0.0})
+    calls = task.held.waits_for_room([], 5.0)
+    for now in (10.0, 40.0, 70.0):
+        watch.look(now)
+    assert told == [] and watch.stuck is None
+    task.held.has_room(calls, 80.0)
+    vars(task.bolt)["blocks_held"] = lambda: None
+    watch.look(84.0)
+    assert told == [] and task.held.at_work_since(first, 84.0) == 75.0
+    task.held.calls[first].waits = 1
+    watch.look(105.0)
+    assert "30 s on a tuple from lines, ['b']" in told[0] and "so long: 1 of 2" in told[0]
+    assert watch.stuck is None, "one goes on as soon as there is room"
+
+
 def test_a_bolt_is_stuck_once_none_of_its_calls_goes_on_while_others_wait() -> None:
     task = Rig(Asks()).task
     watch = HeldWatch([task], 30.0, lambda *_told: None)
@@ -137,5 +164,5 @@ def test_the_call_that_holds_up_all_others_is_named_and_not_the_oldest() -> None
     assert watch.stuck == (task.task_id, guilty, 3.0)
     vars(task.bolt)["blocks_held"] = lambda: None
     watch.look(12.0)
-    assert task.held.waiting() == [] and task.held.at_work_since(innocent) == 12.0, "its work begins again"
-    assert task.held.at_work_since(guilty) == 3.0
+    assert task.held.waiting() == [] and task.held.at_work_since(innocent, 12.0) == 12.0, "its work begins again"
+    assert task.held.at_work_since(guilty, 12.0) == 3.0
