@@ -71,7 +71,6 @@ HELD_BY = {
             *("transactions", "acls", "replicas", "scram_users"),
         )
     ],
-    "scripted/runtime/worker/test_loop.py": ["runtime/worker/memory_growth"],
     "unit/spark/applying/test_chain.py": ["spark/applying/applied_bolt"],
     "unit/spark/applying/test_shipping.py": ["spark/zips"],
     "unit/kafka/settings/test_foreign_calls.py": ["kafka/structs"],
