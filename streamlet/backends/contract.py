@@ -155,7 +155,7 @@ class Observer(Protocol):
 
 
 LOOKS = 3
-"""Tries to look at a run that goes on meanwhile."""
+"""Times that a run is looked at which goes on meanwhile, until a look succeeds."""
 
 
 class Stop:
@@ -191,7 +191,7 @@ class Stop:
 
     def last_look(self) -> RunStatus | None:
         """Return the numbers of a run that is about to be killed; None where nobody can tell."""
-        # Rule: a kill is told with its own moment's numbers. Those that were shown last may be older than a call that
+        # Rule: tell a kill with the numbers of its own moment. Those that were shown last may be older than a call that
         # hangs, and of one in its first tuples there are none: its untracked tuples would be lost without a word.
         for _ in range(LOOKS):
             with contextlib.suppress(Exception):  # what it looks at changes meanwhile

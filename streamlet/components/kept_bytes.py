@@ -1,4 +1,4 @@
-"""About how many bytes the messages take that a spout keeps until they are acked."""
+"""Counts about how many bytes the messages take that a spout keeps until they are acked."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class KeptBytes:
         return self._look(0)
 
     def _look(self, new: int) -> int:
-        """Do so; the mark ``new`` belongs to a message that is not yet kept."""
+        """Forget such marks, but not ``new``: its message is not yet kept."""
         kept = self._unacked()
         # By the number: an id may have been emitted again since.
         self._marks = {

@@ -250,8 +250,8 @@ class KeptCode(MetaPathFinder):
 
     def _compare_compiled(self) -> None:
         """Tell which extensions and archives are others by now."""
-        # Rule: a module that is no source is not kept, so one that was exchanged is told by each worker that starts
-        # with it: those that started before have the former, and the run would mix two versions in silence.
+        # Rule: each worker that starts with an exchanged module says so, where that is no source and so not kept. Those
+        # that started before have the former, and the run would mix two versions in silence.
         for path, digest in self._code.compiled.items():
             with contextlib.suppress(OSError):  # removed: its import says so
                 if _hash_of(Path(path)) != digest:

@@ -268,7 +268,7 @@ def _sources_noted(file: Path, notes: SideNotes, note_places: Callable[[], None]
             raise OSError  # no time of change: then no byte code is looked for
         return path_stats(own, path)
 
-    loader.get_data = noted_data  # type: ignore[method-assign,assignment]  # for a while
+    loader.get_data = noted_data  # type: ignore[method-assign,assignment]  # put back below
     loader.path_stats = no_stats  # type: ignore[method-assign,assignment]  # as above
     try:
         yield

@@ -1,4 +1,4 @@
-"""Whether this process takes more memory than it did."""
+"""Finds out whether this process takes more memory than it did."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ LOOK_S = 0.01
 """Seconds between two looks."""
 
 SHARE_OF_MEMORY = 32
-"""Memory has grown when it is larger by one part in so many of what a worker may hold."""
+"""Parts of what a worker may hold: memory that is larger by one of them has grown."""
 
 LEAST_BYTES, MOST_BYTES = 1 << 20, 8 << 20
-"""But by so much at least, and by so much at any rate."""
+"""Bounds of such a part."""
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 """Bytes of a page, which the system counts memory in."""

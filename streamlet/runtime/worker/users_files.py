@@ -1,4 +1,4 @@
-"""Whose a file is: the user's, a library's, or the interpreter's own."""
+"""Tells whose a file is: the user's, a library's, or the interpreter's own."""
 
 from __future__ import annotations
 
