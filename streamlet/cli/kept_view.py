@@ -11,7 +11,7 @@ from streamlet.backends.log_file import Keeper
 from streamlet.base.errors import StreamletError
 from streamlet.base.log_line import LogLine
 from streamlet.cli.errors import explain
-from streamlet.cli.show import View, ending, gone_lines, heading, killed, tick_lines
+from streamlet.cli.show import View, ending, gone_lines, heading, is_event, killed, tick_lines
 
 
 class KeptView:
@@ -46,7 +46,7 @@ class KeptView:
 
     def log(self, line: LogLine) -> None:
         self._keep(line, recorded=True)
-        if not self._shown or (self._as_json and line.origin.worker is not None):  # an event, as in `on_event`
+        if not self._shown or (self._as_json and is_event(line)):  # as in `on_event`
             self._view.log(line)
 
     def notice(self, text: str) -> None:

@@ -26,7 +26,7 @@ from streamlet.cli.json_lines import json_text
 from streamlet.cli.output import OutputFailed, ReaderGone
 from streamlet.model.spec import SPOUT
 from streamlet.model.validate import unread_streams
-from streamlet.runtime.worker.log_lines import shown_text
+from streamlet.runtime.worker.log_lines import is_own, shown_text
 
 AT_WORK_S = 0.3
 """Seconds for a line that another thread is just writing, before the last line of a killed run."""
@@ -107,6 +107,11 @@ class LastingView:
         self._drain()
 
 
+def is_event(line: LogLine) -> bool:
+    """Tell whether a worker, a component or a library logged this."""
+    return line.origin.worker is not None or not is_own(line)
+
+
 class JsonView:
     """Events on stdout for programs: ``start``, ``status``, ``log`` and, always last, ``result``."""
 
@@ -138,11 +143,11 @@ class JsonView:
 
     def log(self, line: LogLine) -> None:
         # Rule: what is logged in a worker is an event, also where the worker is this process. A program that reads the
-        # events would hear of the lines of components on one backend, and not on another.
-        if line.origin.worker is None:
-            _line(line)
-        else:
+        # events would hear of the lines of components, and of the libraries they call on threads, on one backend only.
+        if is_event(line) and self._begun and not self._ended:
             self.on_event(line)
+        else:
+            _line(line)
 
     def notice(self, text: str) -> None:
         _unbuffered(text)
@@ -196,6 +201,7 @@ class JsonView:
         line = json_text({"event": event, **content}) + "\n"
         with self._writing:
             if not self._ended:
+                self._ended = event == "result"
                 self._out.write(line)
                 self._out.flush()
 
@@ -344,7 +350,8 @@ def killed(status: RunStatus | None) -> str:
     waiting = [row for row in status.components if row.untracked]
     by_name = ", ".join(f"{row.name} {row.untracked:,}" for row in waiting)
     untracked = sum(row.untracked for row in waiting)
-    lost = f", and {many(untracked, 'untracked tuple')} lost ({by_name})" if waiting else ""
+    up_to = "up to " if untracked > 1 else ""  # a slice at work counts whole, though some of it may be done
+    lost = f", and {up_to}{many(untracked, 'untracked tuple')} lost ({by_name})" if waiting else ""
     before = "".join(f" Before, {line}" for line in gone_lines(status))
     return (
         f"Killed, not drained: {trees}{more}{lost}, as of {duration(status.elapsed_s)} after the start.{before} "

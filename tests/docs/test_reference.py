@@ -217,7 +217,7 @@ def test_json_answers_have_exactly_the_keys_that_are_written(capsys: pytest.Capt
 
     view = show.JsonView()
     view.finish(RunResult("caught_up", RunStatus("ended", 1.0), True))
-    view.failed(errors.StreamletError("oh"), 1)
+    show.JsonView().failed(errors.StreamletError("oh"), 1)
     told = [json.loads(line).keys() for line in capsys.readouterr().out.splitlines()]
     written = re.findall(r"`(\w+)`", " ".join(cells[0] for cells in rows(section("## The result of a run"))))
     assert set().union(*told) == set(written)

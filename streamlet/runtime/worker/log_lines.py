@@ -110,6 +110,12 @@ def line_now(level: str, text: str, logger: str = "streamlet", component: str = 
     return LogLine(level, text, time.time(), origin)
 
 
+def is_own(line: LogLine) -> bool:
+    """Tell whether streamlet itself logged this, not a component or a library."""
+    logger = line.origin.logger
+    return logger.partition(".")[0] == "streamlet" and not logger.startswith(f"{COMPONENT_LOGGER}.")
+
+
 def shown_text(line: LogLine) -> str:
     """Return a line for a person who watches.
 
@@ -118,7 +124,7 @@ def shown_text(line: LogLine) -> str:
     text, logger = line.text, line.origin.logger
     if logger.startswith(f"{COMPONENT_LOGGER}."):
         text = f"{logger.removeprefix(COMPONENT_LOGGER + '.')}: {text}"
-    elif logger.partition(".")[0] != "streamlet":
+    elif not is_own(line):
         text = f"{logger}: {text}"
     return f"{text}\n{line.trace}" if line.trace else text
 

@@ -120,6 +120,50 @@ def test_with_json_a_handler_on_standard_output_writes_to_standard_error(
     assert said.search(plain.stdout), "without it the section is taken at its word"
 
 
+THREADED = """
+import logging, threading
+from streamlet import Bolt, ReliableSpout, Topology
+
+class Once(ReliableSpout):
+    outputs = ["n"]
+    done = False
+    def next_tuple(self):
+        if not self.done:
+            self.done = True
+            self.emit([1], tup_id=1)
+    def caught_up(self):
+        return self.done and not self.has_unfinished()
+
+class Calls(Bolt):
+    def process(self, tup):
+        client = threading.Thread(target=logging.getLogger("client").warning, args=("slow answer",))
+        client.start()
+        client.join()
+
+class Threaded(Topology):
+    once = Once.spec()
+    calls = Calls.spec(inputs=[once])
+"""
+
+
+@backends
+@pytest.mark.parametrize("section", [None, ON_OUTPUT], ids=["shown", "section"])
+def test_with_json_what_a_library_logs_on_a_thread_is_an_event_on_each_backend(
+    streamlet: Any, backend: str, section: str | None
+) -> None:
+    """A thread is at work on no task that anybody knows of."""
+    given = ["--json", "--backend", backend, "--until-caught-up"]
+    if section is not None:
+        root = '[logging.root]\nlevel = "INFO"\nhandlers = ["file"]\n'
+        given += ["--config", streamlet.write(section + root, "run.toml")]
+    done = streamlet("run", streamlet.write(THREADED), *given)
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    (logged,) = (each for each in events if each["event"] == "log" and "slow answer" in each["text"])
+    assert logged["text"] == "client: slow answer" and events[-1]["event"] == "result"
+    assert done.stderr.count("slow answer") == (0 if section is None else 1)
+
+
 def test_with_json_a_handler_that_opens_standard_output_by_name_is_refused(streamlet: Any) -> None:
     config = streamlet.write(TO_FILE.replace("section.log", "/dev/stdout"), "run.toml")
     done = streamlet("run", streamlet.write(CHATTY), "--json", "--until-caught-up", "--config", config)

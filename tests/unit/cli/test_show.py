@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from streamlet.backends.contract import ComponentStatus, RunResult, RunStatus
-from streamlet.base.log_line import LogLine
+from streamlet.backends.contract import ComponentStatus, RunRequest, RunResult, RunStatus
+from streamlet.base.log_line import LogLine, Origin
 from streamlet.cli import show
 from streamlet.cli.show import json_text
+from streamlet.model.topology import TopologySpec
 from tests.unit.cli.statuses import ROWS, drawn, partitions, status
 
 
@@ -160,7 +161,8 @@ def test_a_killed_run_names_the_untracked_tuples_that_it_loses_by_component_and_
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert show.killed(UNTRACKED).startswith(
-        "Killed, not drained: 0 tuple trees still open, and 2,788 untracked tuples lost (sink 2,785, keep 3), as of 5.0"
+        "Killed, not drained: 0 tuple trees still open, and up to 2,788 untracked tuples lost "
+        "(sink 2,785, keep 3), as of 5.0"
     )
     view = show.JsonView()
     view.on_status(UNTRACKED)
@@ -173,7 +175,7 @@ def test_a_killed_run_names_the_untracked_tuples_that_it_loses_by_component_and_
 def test_a_killed_run_repeats_what_was_given_up_and_lost_before() -> None:
     rows = (ComponentStatus("lines", "spout", 1, given_up=3), ComponentStatus("sink", "bolt", 1, lost=4, untracked=5))
     line = show.killed(RunStatus("running", 5.0, rows, pending=2))
-    assert "2 tuple trees still open, and 5 untracked tuples lost (sink 5), as of 5.0 s after the start." in line
+    assert "2 tuple trees still open, and up to 5 untracked tuples lost (sink 5), as of 5.0 s after the start." in line
     assert "Before, lines: 3 given up; nobody sends them again. Before, sink: 4 lost; nobody sends them again." in line
 
 
@@ -260,6 +262,27 @@ def test_nothing_follows_the_result_of_a_killed_run(capfd: pytest.CaptureFixture
     view.on_status(status())
     view.on_event(LogLine("info", "late", 0.0))
     assert [json.loads(line)["event"] for line in capfd.readouterr().out.splitlines()] == ["result"]
+
+
+def test_a_librarys_line_is_an_event_between_start_and_result_and_else_a_line_on_standard_error(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    view = show.JsonView()
+    line, own = LogLine("warning", "slow", 0.0, Origin("client")), LogLine("info", "a worker came back", 0.0)
+    view.log(line._replace(text="early"))
+    view.start(RunRequest(TopologySpec("Words", (), {}), {}), "inline")
+    view.log(line)
+    view.log(own)
+    view.finish(RunResult("caught_up", status(), True))
+    view.log(line._replace(text="late"))
+    out, err = capfd.readouterr()
+    events = [json.loads(each) for each in out.splitlines()]
+    assert [(each["event"], each.get("text")) for each in events] == [
+        ("start", None),
+        ("log", "client: slow"),
+        ("result", None),
+    ]
+    assert [each in err for each in ("early", "a worker came back", "late", "slow")] == [True, True, True, False]
 
 
 def test_a_writer_that_stands_still_keeps_back_the_result_of_a_killed_run_for_a_moment_only(
