@@ -57,6 +57,7 @@ from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.memory_growth import MemoryGrowth
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.spout_wakeups import SpoutWakeups
+from streamlet.runtime.worker.spout_weights import SpoutWeights
 from streamlet.runtime.worker.standstill import Standstill
 from streamlet.runtime.worker.thread_watch import LOOK_S as THREADS_LOOK_S
 from streamlet.runtime.worker.thread_watch import ThreadWatch
@@ -78,15 +79,6 @@ POLL_S = 0.001
 
 BOLTS_S = 0.100
 """Seconds that bolts may work off short runs while a stop, timer or peer waits."""
-
-WEIGH_S = 0.02
-"""Seconds between two looks at what spouts keep."""
-
-TELL_HELD_S = 10.0
-"""Seconds without anything new after which a warning names the spout that keeps too much ..."""
-
-TELL_HELD_AGAIN_S = 60.0
-"""Seconds from there to the next one."""
 
 IDLE_S = 1.0
 """Seconds of the longest sleep: a missed wake-up costs no more."""
@@ -209,9 +201,11 @@ class WorkerLoop:
             self.resume,
         )
         self.growth = MemoryGrowth(memory)
-        self._spouts_keep = memory // 2
-        self._weighs_at = 0.0
-        self._holds_back_since: dict[int, float] = {}
+        self.weights = SpoutWeights(
+            memory // 2,
+            lambda spout, most: self.ledgers.guard(spout, "kept_bytes", partial(spout.weigh, most)),
+            self._component_of,
+        )
         self._holders: list[BoltTask] = []
         """The bolts that may hold untracked tuples: nobody sends those again."""
         self.paused: set[str] = {"starting"}
@@ -789,7 +783,7 @@ class WorkerLoop:
         if now >= self.growth.looks_at and self.growth.look(now):
             self.inbox.recount()
         self.back_pressure.look()
-        self._weigh_spouts(now)
+        self.weights.look_if_due(self.spouts.values(), now)
         again = False
         # What a spout emits while it may not be asked (in `initialize`, `fail`, `on_timer`) waits in its outboxes until
         # tuples may travel, and then travels at once, in a drain too.
@@ -838,31 +832,6 @@ class WorkerLoop:
                 spout.task_id,
                 lost,
             )
-
-    def _weigh_spouts(self, now: float) -> None:
-        """Let spouts that keep too much emit nothing new."""
-        # Not at each turn: a KafkaSpout counts all its partitions.
-        if now < self._weighs_at:
-            return
-        self._weighs_at = now + WEIGH_S
-        most = self._spouts_keep // max(1, len(self.spouts))
-        for spout in self.spouts.values():
-            self.ledgers.guard(spout, "kept_bytes", partial(spout.weigh, most))
-            # It may hold back since its last turn.
-            if not spout.spout.holds_back:
-                self._holds_back_since.pop(spout.task_id, None)
-            elif now - self._holds_back_since.setdefault(spout.task_id, now) >= TELL_HELD_S:
-                self._holds_back_since[spout.task_id] = now + TELL_HELD_AGAIN_S
-                component = self._component_of(spout.task_id)
-                logger.warning(
-                    "%s (task %d) has emitted nothing new for %d s: the messages that it keeps until they are acked, "
-                    "in flight or waiting to be sent again, take %d MiB. Find out why they fail or are slow, or raise "
-                    "streamlet.worker.memory.bytes.",
-                    component,
-                    spout.task_id,
-                    TELL_HELD_S,
-                    spout.kept_bytes >> 20,
-                )
 
     def recover(self, lost: Iterable[int]) -> int:
         """Apply the deltas that did arrive, then fail all open trees.

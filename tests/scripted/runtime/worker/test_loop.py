@@ -639,7 +639,7 @@ def test_k13_the_timer_of_a_spout_that_may_emit_nothing_runs(why: str) -> None:
 def test_a_spout_that_may_emit_nothing_new_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     """Else a run stands still, and its user reads nothing."""
     with rig(0, workers=1) as one:
-        kept = one.loop._spouts_keep + 1
+        kept = one.loop.weights.most + 1
         one.spout.kept_bytes = lambda: kept
         for _ in range(30):
             one.clock.advance(1.0)
@@ -656,7 +656,7 @@ def test_a_spout_that_may_emit_nothing_new_is_told_of(caplog: pytest.LogCaptureF
 def test_a_spout_that_holds_back_since_the_middle_of_a_turn_is_told_of_too(caplog: pytest.LogCaptureFixture) -> None:
     with rig(0, workers=1) as one:
         one.spout.holds_back = True
-        one.spout.kept_bytes = lambda: one.loop._spouts_keep + 1
+        one.spout.kept_bytes = lambda: one.loop.weights.most + 1
         for _ in range(15):
             one.clock.advance(1.0)
             one.loop.turn()
