@@ -23,7 +23,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from streamlet.base.errors import BadEmit, StreamletError, ValueCannotTravel, hurts_one_tuple
+from streamlet.base.errors import StreamletError, ValueCannotTravel, hurts_one_tuple
 from streamlet.base.untracked import NOBODY_SENDS, untracked_text
 from streamlet.components.batching import BatchingBolt
 from streamlet.components.bolt import Bolt
@@ -45,13 +45,12 @@ from streamlet.runtime.tasks.untracked_counts import UntrackedCounts
 from streamlet.runtime.tasks.user_errors import (
     ComponentFailed,
     behind,
-    could_not_close,
     could_not_start,
     exited,
     held_lock,
 )
 from streamlet.runtime.worker.back_pressure import BackPressure
-from streamlet.runtime.worker.hang_watch import stack_of
+from streamlet.runtime.worker.closing import close_components
 from streamlet.runtime.worker.held_watch import LOOKS, HeldWatch, TellOfTask
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.memory_growth import MemoryGrowth
@@ -105,29 +104,6 @@ FINISH_STILL_S = 0.5
 """Seconds without one that is acked after which nothing more is waited for."""
 
 Trace = Callable[[Run], None]
-
-
-def _emit_after_close(live: LiveTask, emit: Callable[..., Any], *args: Any, **more: Any) -> Any:
-    if not live.task.calls.here():  # refused there, and counted
-        return emit(*args, **more)
-    raise BadEmit("it emitted while it was closed: nothing is delivered any more. Emit while tuples flow")
-
-
-def _calls_not_made(calls: int) -> ComponentFailed:
-    return ComponentFailed(
-        f"{calls:,} call(s) that components had given to a thread pool had not begun at the end, and the run waits for "
-        "them no longer. It waits for tuples that are not acked: set auto_ack = False and ack when such a call is "
-        "done, or wait for the pool in cleanup."
-    )
-
-
-def _calls_under_way(threads: Sequence[int]) -> str:
-    return (
-        f"{len(threads):,} call(s) that components had given to a thread pool were under way when all was closed, and "
-        "the run waits for them no longer: what they do is cut off, and what they emit refused. If that is the work of "
-        "tuples, set auto_ack = False and ack when it is done, or wait for the pool in cleanup. The first stands at:\n"
-        f"{stack_of(threads[0])}"
-    )
 
 
 def _too_large_error(component: str, stream: str, *, untracked: bool) -> StreamletError:
@@ -526,34 +502,9 @@ class WorkerLoop:
         return self.plan.tasks[task_id - 1].component
 
     def close(self, clean: bool) -> list[ComponentFailed]:
-        """Close all components; return what they raised, by name. ``cleanup`` is called after a clean stop only."""
-        raised: list[ComponentFailed] = []
-        acts: list[tuple[int, str, Callable[[], None]]] = []
-        # Bolts first: a spout's last commit may wait for a store that is gone until the worker is killed, and then no
-        # cleanup would run. What a cleanup writes is nowhere else.
-        for live in sorted(self.tasks.values(), key=lambda live: isinstance(live.task, SpoutTask)):
-            emits = ("emit", "emit_many", "emit_each") if isinstance(live.task, SpoutTask) else ("emit", "emit_many")
-            vars(live.component).update(
-                {name: partial(_emit_after_close, live, getattr(live.component, name)) for name in emits}
-            )
-            acts += [(live.plan.task_id, "cleanup", live.component.cleanup)] if clean else []
+        """Close all components, and the loop; return what they raised, by name."""
         self._refuse_calls(object, "after the run had closed. It was not taken.")
-        spouts = [(live.plan.task_id, live.task) for live in self.tasks.values() if isinstance(live.task, SpoutTask)]
-        # All spouts begin to close before the first one is closed: what they give up goes side by side.
-        active = [(task, run) for task, run in spouts if clean and not (run.paused or run.retired)]
-        acts += [(task, "deactivate", run.spout.deactivate) for task, run in active]
-        acts += [(task, "begin_close", run.spout.begin_close) for task, run in spouts if clean]
-        acts += [(task, "close", run.spout.close) for task, run in spouts]
-        for task, name, act in acts:
-            self.shared.in_hand.note_call(task, name, self.clock.monotonic())
-            run = self.tasks[task].task
-            try:
-                act()
-            except BaseException as error:  # noqa: BLE001 - every component gets its turn, whatever another does
-                if not (isinstance(run, SpoutTask) and run.retired):  # its first reason counts
-                    raised.append(could_not_close(self._component_of(task), task, name, error, act))
-        self.shared.in_hand.clear()
-        raised += self._finish_pools() if clean else []
+        raised = close_components(self.tasks.values(), self.shared, clean)
         self._thread_watch.look(self.tasks.values())
         self.links.close()
         self.selector.close()
@@ -561,14 +512,6 @@ class WorkerLoop:
         wake, self._wake_write = self._wake_write, -1  # its number may be another file's soon, and threads still post
         os.close(wake)
         return raised
-
-    def _finish_pools(self) -> list[ComponentFailed]:
-        left = self.shared.finish_pools()
-        # Rule: tell a call under way; it is no error. It may be a listener that ends with its process, or the work
-        # of a tuple that was acked too early: nobody but the user knows.
-        if left.under_way:
-            self.shared.tell("warning", _calls_under_way(left.under_way), "", 0)
-        return [_calls_not_made(left.waiting)] if left.waiting else []
 
     # -- other threads ---------------------------------------------------------------------------------------
 

@@ -71,7 +71,6 @@ class Sink(Bolt):
         self.seen: list[Any] = []
         self.clock = context.clock
         self.takes_s = 0.0
-        self.last_words = False
 
     def process(self, tup: Tuple) -> None:
         self.seen.append(tup.values[0])
@@ -79,10 +78,6 @@ class Sink(Bolt):
 
     def process_tick(self, tup: Tuple) -> None:
         self.fail(Tuple([0], root=99 << 48, edge=1))
-
-    def cleanup(self) -> None:
-        if self.last_words:
-            self.emit([1])
 
 
 class Pair(Topology):
@@ -246,23 +241,6 @@ def test_what_a_tick_failed_goes_home_in_the_next_turn() -> None:
         assert one.loop.turn() == 0.0
 
 
-def test_an_emit_while_closing_is_refused() -> None:
-    """Nobody would ever see it, and nobody would ever know."""
-    with rig(1) as one:
-        one.bolt.last_words = True
-        (error,) = one.loop.close(clean=True)
-        assert "nothing is delivered any more" in str(error)
-
-
-def test_bolts_clean_up_before_spouts_wait_for_a_last_commit() -> None:
-    """A store that does not answer costs replays; a cleanup that is not called costs what it was to write."""
-    with rig(0, workers=1) as one:
-        heard = one.spout.heard
-        one.bolt.cleanup = lambda: heard.append("cleaned up")
-        assert one.loop.close(clean=True) == []
-        assert heard == ["cleaned up", "closed"]
-
-
 class Reading(Numbers):
     def pause_parts(self, parts: Any) -> None:
         self.heard.append([str(part) for part in parts])
@@ -348,48 +326,6 @@ def test_what_threads_handed_over_for_a_paused_spout_waits_and_is_not_dropped_by
             loop.turn()
         assert sink.seen == ["x"]
         loop.close(clean=False)
-
-
-@pytest.mark.parametrize("kind", [SystemExit, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit, MemoryError])
-@pytest.mark.parametrize("where", ["cleanup", "deactivate", "begin_close"])
-def test_a_close_that_raises_whatever_it_be_does_not_keep_the_others_from_theirs(
-    kind: type[BaseException], where: str
-) -> None:
-    """It is one component's fault, as any exception is: the others' last words are nowhere else."""
-
-    def raises() -> None:
-        raise kind
-
-    with rig(0, workers=1) as one:
-        cleaned: list[str] = []
-        one.bolt.cleanup = lambda: cleaned.append("cleaned up")
-        setattr(one.bolt if where == "cleanup" else one.spout, where, raises)
-        (error,) = one.loop.close(clean=True)
-        assert isinstance(error.__cause__, kind) and where in str(error) and one.spout.heard == ["closed"]
-        assert cleaned == ([] if where == "cleanup" else ["cleaned up"])
-
-
-def test_all_spouts_begin_to_close_before_the_first_one_is_closed() -> None:
-    """What they begin to give up there goes on side by side."""
-    heard: list[str] = []
-
-    class Told(Numbers):
-        def deactivate(self) -> None:
-            heard.append("deactivate")
-
-        def begin_close(self) -> None:
-            heard.append("begin_close")
-
-        def close(self) -> None:
-            heard.append("close")
-
-    class Two(Topology):
-        numbers = Told.spec(par=2)
-        sink = Sink.spec(inputs=[numbers])
-
-    with TopologyTester(Two) as tester:
-        tester.run()
-    assert heard == [name for name in ("deactivate", "begin_close", "close") for _ in range(2)]
 
 
 @pytest.mark.parametrize("kind", [ValueError, asyncio.CancelledError])
