@@ -12,7 +12,7 @@ from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import ComponentFailed, could_not_close
 from streamlet.runtime.worker.hang_watch import stack_of
 
-Act = tuple[LiveTask, str, Callable[[], None]]
+ClosingCall = tuple[LiveTask, str, Callable[[], None]]
 
 
 def close_components(tasks: Collection[LiveTask], shared: WorkerContext, clean: bool) -> list[ComponentFailed]:
@@ -31,14 +31,14 @@ def close_components(tasks: Collection[LiveTask], shared: WorkerContext, clean: 
     return raised + (_finish_pools(shared) if clean else [])
 
 
-def _cleanups(tasks: Collection[LiveTask], clean: bool) -> list[Act]:
+def _cleanups(tasks: Collection[LiveTask], clean: bool) -> list[ClosingCall]:
     # Rule: bolts first. A spout's last commit may wait for a store that is gone until the worker is killed, and then no
     # cleanup would run. What a cleanup writes is nowhere else.
     ordered = sorted(tasks, key=lambda live: isinstance(live.task, SpoutTask))
     return [(live, "cleanup", live.component.cleanup) for live in ordered if clean]
 
 
-def _spout_ends(tasks: Collection[LiveTask], clean: bool) -> list[Act]:
+def _spout_ends(tasks: Collection[LiveTask], clean: bool) -> list[ClosingCall]:
     spouts = [(live, live.task) for live in tasks if isinstance(live.task, SpoutTask)]
     # All spouts begin to close before the first one is closed: what they give up goes side by side.
     active = [(live, run) for live, run in spouts if clean and not (run.paused or run.retired)]
