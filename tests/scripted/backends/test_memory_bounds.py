@@ -137,6 +137,15 @@ def test_rare_large_rows_among_small_ones_stay_within_it(workers: int) -> None:
         assert max(mib.values()) < ALLOWED_MIB, offset
 
 
+@pytest.mark.parametrize("name", ["LargeRowsToSlow", "GrowToSlow"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_rows_of_a_megabyte_that_are_made_faster_than_worked_on_stay_within_it(workers: int, name: str) -> None:
+    """By a spout without ids, or by a bolt: each in a call of its own, and a turn has time for a hundred."""
+    result, mib = run(name, workers)
+    assert result.components["slow"].acked == 400
+    assert max(mib.values()) < ALLOWED_MIB
+
+
 def run_failing_records(
     each: int, workers: int = 1, small: int = 0, size: int = 1000, retry_ms: int = 1000, **conf: Any
 ) -> tuple[RunResult, dict[int, float]]:
