@@ -626,17 +626,23 @@ class BoltTask:
                 self._grow(size, now)
             if now >= until:
                 break
-            # Rule: many bytes end the turn of a bolt, as they end a spout's: no mark counts them before it is over. A
-            # large row takes long to make, so slices of a fast bolt are not looked at one by one.
             if now >= weighs_at or now - began >= size * MAKE_S:
-                if self.emitted_much():
-                    if not self._by_batch:  # whose size is the bolt's choice
-                        self._size = max(1, size // 2)
+                if self._ends_by_bytes(size):
                     break
                 weighs_at = now + self._weigh_after_s
         self._note_executed(work, before, now, now - started)
         if self._at_limit:
             self._stop_if_all_failed()
+
+    def _ends_by_bytes(self, size: int) -> bool:
+        """Tell whether many bytes were emitted; let the next slice be smaller then."""
+        # Rule: many bytes end the turn of a bolt, as they end a spout's: no mark counts them before it is over. A large
+        # row takes long to make, so slices of a fast bolt are not looked at one by one.
+        if not self.emitted_much():
+            return False
+        if not self._by_batch:  # whose size is the bolt's choice
+            self._size = max(1, size // 2)
+        return True
 
     def _grow(self, size: int, now: float) -> None:
         """Let the next slice be larger, as far as it may."""
