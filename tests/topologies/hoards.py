@@ -199,13 +199,15 @@ class WaitingMixed(Topology):
 
 
 class FailsRecordOnce(Collected):
-    """Fails every record, which begins with its number, at its first coming."""
+    """Fails every record that begins with its number at its first coming, and none that is small."""
 
     def initialize(self, conf: Any, context: Any) -> None:
         super().initialize(conf, context)
         self.seen = bytearray(1_000_000)
 
     def process(self, tup: Tuple) -> None:
+        if tup.values[0] == "small":
+            return
         number = int(tup.values[0][:6])
         if not self.seen[number]:
             self.seen[number] = 1
@@ -261,3 +263,53 @@ class Trees(Topology):
     }
     messages = Messages.spec()
     parse = Parse.spec(inputs=[messages])
+
+
+class LargeRows(Spout):
+    """Emits ``messages`` rows of ``bytes`` as fast as it can, each in a call of its own and without an id."""
+
+    outputs: ClassVar[list[str]] = ["text"]
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.left, self.size = conf["messages"], conf["bytes"]
+
+    def next_tuple(self) -> None:
+        if self.left:
+            self.left -= 1
+            self.emit(["x" * self.size])
+
+    def caught_up(self) -> bool:
+        return not self.left
+
+
+class Slow(Collected):
+    """Takes ``pause`` seconds for each tuple."""
+
+    def process(self, tup: Tuple) -> None:
+        time.sleep(self.conf["pause"])
+
+
+class LargeRowsToSlow(Topology):
+    """400 MB of rows of a megabyte, before a slow bolt."""
+
+    config: ClassVar[dict[str, Any]] = {"messages": 400, "bytes": 1_000_000, "pause": 0.005, "collector": "ours"}
+    rows = LargeRows.spec()
+    slow = Slow.spec(inputs=[rows])
+
+
+class Grow(Collected):
+    """Emits one row of ``row`` letters for each tuple."""
+
+    outputs: ClassVar[list[str]] = ["text"]
+
+    def process(self, tup: Tuple) -> None:
+        self.emit(["x" * self.conf["row"]])
+
+
+class GrowToSlow(Topology):
+    """The same rows, made by a bolt of many small ones that wait before it."""
+
+    config: ClassVar[dict[str, Any]] = {**LargeRowsToSlow.config, "bytes": 10, "row": 1_000_000}
+    rows = LargeRows.spec()
+    grow = Grow.spec(inputs=[rows])
+    slow = Slow.spec(inputs=[grow])

@@ -10,7 +10,7 @@ Pure but for the user's code. Deliberately absent: any look at other tasks, sock
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from math import inf
@@ -28,7 +28,7 @@ from streamlet.components.tuples import ACKED, OPEN, Tuple, TupleId, tick_tuple,
 from streamlet.model.delivery import EPOCH_STREAMS
 from streamlet.model.stream import DEFAULT_STREAM
 from streamlet.runtime.tasks import settling
-from streamlet.runtime.tasks.emitter import Emitter, Outbox, Pick, StreamRoutes, Work
+from streamlet.runtime.tasks.emitter import MAKE_S, WEIGH_AFTER_S, Emitter, Outbox, Pick, StreamRoutes, Work
 from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
 from streamlet.runtime.tasks.held_tuples import HeldTuples
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, COUNT, LENGTH, TASK, InHand, shortened
@@ -110,7 +110,7 @@ class BoltTask:
         first_failures: int = 0,
         named: Mapping[tuple[str, str], type[Tuple]] | None = None,
         fields: Mapping[tuple[str, str], Sequence[str]] | None = None,
-        boxes: Iterable[Outbox] = (),
+        boxes: Collection[Outbox] = (),
         in_hand: InHand | None = None,
         calls: TaskCalls | None = None,
         cells: TaskCells | None = None,
@@ -163,6 +163,7 @@ class BoltTask:
         """Anchors that the present call of a batch that may be split has named."""
         self._fields = fields or {}
         self._boxes = boxes
+        self._weigh_after_s = WEIGH_AFTER_S * (1 + len(boxes) // 4)  # a look takes longer, the more there are
         self._usual_size = bolt.batch_size if self._by_batch else SLICE
         self._size = self._usual_size if self._by_batch else 1
         self._most_size = self._usual_size
@@ -172,6 +173,8 @@ class BoltTask:
         """Seconds of a slice after which ``look_back`` is called."""
         self.look_back: Callable[[BoltTask, str, float, str], None] = lambda task, call, began, on: None
         """Takes the task, its call, when that began, and what it was about."""
+        self.emitted_much: Callable[[], bool] = lambda: False
+        """Tells whether what waits in the outboxes is as much as one turn may emit; the loop's."""
         self._noted_held = 0
         self._failures = 0
         """Tuples that failed: ``process`` raised, or the bolt called ``fail``; each once."""
@@ -588,10 +591,12 @@ class BoltTask:
     def execute(self, work: Work, until: float) -> None:
         """Process a run in order, slice by slice, until done or ``until``.
 
-        ``work.left`` says how many tuples remain. What the user's code raises fails that tuple only.
+        Or until many bytes were emitted. ``work.left`` says how many tuples remain. What the user's code raises fails
+        that tuple only.
         """
         before = work.left
         now = started = self.clock.monotonic()
+        weighs_at = now + self._weigh_after_s
         words, times = self.in_hand.words, self.in_hand.times
         words[CALL] = words[LENGTH] = 0
         self._part_blocks(work)
@@ -621,9 +626,23 @@ class BoltTask:
                 self._grow(size, now)
             if now >= until:
                 break
+            if now >= weighs_at or now - began >= size * MAKE_S:
+                if self._ends_by_bytes(size):
+                    break
+                weighs_at = now + self._weigh_after_s
         self._note_executed(work, before, now, now - started)
         if self._at_limit:
             self._stop_if_all_failed()
+
+    def _ends_by_bytes(self, size: int) -> bool:
+        """Tell whether many bytes were emitted; let the next slice be smaller then."""
+        # Rule: many bytes end the turn of a bolt, as they end a spout's: no mark counts them before it is over. A large
+        # row takes long to make, so slices of a fast bolt are not looked at one by one.
+        if not self.emitted_much():
+            return False
+        if not self._by_batch:  # whose size is the bolt's choice
+            self._size = max(1, size // 2)
+        return True
 
     def _grow(self, size: int, now: float) -> None:
         """Let the next slice be larger, as far as it may."""

@@ -21,6 +21,7 @@ from operator import itemgetter
 from sys import getsizeof
 from typing import Any, NamedTuple, TypeVar
 
+from streamlet.base.chance import uniform
 from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns, Rows
 from streamlet.components.spout import FailureCause
@@ -57,6 +58,15 @@ ALIKE = 2
 
 SHARES = 8
 """Most parts that the marks are divided into: tasks of a worker share them, and each may always hold some."""
+
+WEIGH_AFTER_S = 0.001
+"""Seconds of a turn after which what it has emitted is weighed, and again: fewer than fill a memory."""
+
+MAKE_S = 2e-5
+"""Seconds of a call that may have made a row of half a megabyte: what it emitted is weighed at once."""
+
+NOT_WEIGHED = (0, 0, 0, 0)
+"""Of an outbox: runs and their bytes, rows' places and their bytes that were measured."""
 
 Extend = Callable[[tuple[Any, Any, Any]], None]
 """Adds one row (root, edge, values) to an outbox."""
@@ -135,7 +145,7 @@ class Outbox:
     Rows lie flat (root, edge, values, root, ...), which is the cheapest thing to append to.
     """
 
-    __slots__ = ("_closed", "_rows", "extend", "has_untracked", "multi", "source", "stream", "target")
+    __slots__ = ("_closed", "_rows", "_weighed", "extend", "has_untracked", "multi", "source", "stream", "target")
 
     def __init__(self, source: int, target: int, stream: str) -> None:
         self.source = source
@@ -146,6 +156,7 @@ class Outbox:
         """Whether a row that waits here belongs to no tree: who puts one in says so."""
         self._rows: list[Any] = []
         self._closed: list[Run] = []
+        self._weighed = NOT_WEIGHED
         # Bound once: emit closures keep this method, so `_rows` is emptied in place and never replaced.
         self.extend: Extend = self._rows.extend
 
@@ -185,6 +196,7 @@ class Outbox:
         self._rows.clear()
         self.has_untracked = False
         del self._closed[mark:]
+        self._weighed = NOT_WEIGHED
 
     def _close(self) -> None:
         rows = self._rows
@@ -198,7 +210,26 @@ class Outbox:
         """Return all runs so far, in order, and leave the outbox empty."""
         self._close()
         taken, self._closed = self._closed, []
+        self._weighed = NOT_WEIGHED
         return taken
+
+    def weigh(self) -> int:
+        """Return about the bytes of its rows.
+
+        One of those that came since the last call is measured.
+        """
+        # One by chance: what a bolt emits for each tuple may be a large row, and then a small one.
+        runs, runs_bytes, rows, rows_bytes = self._weighed
+        if runs < len(self._closed):
+            run = self._closed[runs + int(uniform() * (len(self._closed) - runs))]
+            size = row_bytes(run.values[int(uniform() * len(run.values))]) if run.values else 0
+            runs_bytes += (len(self._closed) - runs) * len(run.values) * size
+            rows = rows_bytes = 0  # those that lay here are in a run now
+        new = (len(self._rows) - rows) // 3
+        if new:
+            rows_bytes += new * row_bytes(self._rows[rows + 3 * int(uniform() * new) + 2])
+        self._weighed = len(self._closed), runs_bytes, len(self._rows), rows_bytes
+        return runs_bytes + rows_bytes
 
     def __bool__(self) -> bool:
         return bool(self._rows or self._closed)

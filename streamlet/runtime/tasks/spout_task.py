@@ -20,7 +20,7 @@ from streamlet.components.kept_bytes import KeptBytes
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import WORKER_DIED, FailReason, FailureCause, MessageIds, Spout
 from streamlet.model.delivery import EPOCH_STREAMS
-from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes
+from streamlet.runtime.tasks.emitter import MAKE_S, WEIGH_AFTER_S, Emitter, Outbox, StreamRoutes
 from streamlet.runtime.tasks.in_hand import Key, message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
@@ -43,7 +43,7 @@ SAMPLE = SAMPLED * STEP - 1
 ASK_S = 0.005
 """Seconds to ask a spout for tuples in one turn; then the tuples it emitted leave."""
 
-LOOKS = frozenset(1 << power for power in range(16))
+LOOKS = frozenset([1, 2, 4, 8, *range(16, 1 << 12, 16)])
 """Numbers of calls in a turn after which the clock is read: after the first of a slow spout."""
 
 FEW = 16
@@ -128,6 +128,8 @@ class SpoutTask:
         self._emits_asked = 0
         self._most_emits = 0
         """Emits after which the present turn ends."""
+        self.emitted_much: Callable[[], bool] = lambda: False
+        """Tells whether what waits in the outboxes is as much as one turn may emit; the loop's."""
         self._follows = not spout.answers_for_failures
         self._failed_ids: set[Hashable] = set()  # failed, and not acked since
         self._failed_besides = 0
@@ -486,7 +488,8 @@ class SpoutTask:
     def turn(self, budget: int, now: float) -> bool:
         """Ask for tuples while there is room; tell whether any was emitted.
 
-        At most ``budget`` times, and for ASK_S. Where the spout ``rests``, it need not be asked again at once.
+        At most ``budget`` times, for ASK_S, and until it has emitted many bytes. Where the spout ``rests``, it need not
+        be asked again at once.
         """
         if not self.active:
             return False
@@ -497,7 +500,8 @@ class SpoutTask:
         self.spout.rests = False
         first, monotonic = self.emits, self.clock.monotonic
         self._most_emits = first + budget
-        over = monotonic() + ASK_S
+        began = monotonic()
+        over, weighs_at = began + ASK_S, began + WEIGH_AFTER_S
         try:
             for asked in range(1, budget + 1):
                 if len(ids) + pending.in_sets >= limit or self.emits >= self._most_emits:
@@ -507,8 +511,12 @@ class SpoutTask:
                     next_tuple()
                     if self.emits == before:
                         break
-                if asked in LOOKS and monotonic() >= over:
-                    break
+                # Rule: a turn ends when it has emitted many bytes. No mark counts them before it is over, and 128 rows
+                # of a megabyte would be there. A turn of small rows is over before anybody looks.
+                if asked in LOOKS and ((at := monotonic()) >= weighs_at or at - began >= asked * MAKE_S):
+                    if at >= over or self.emitted_much():
+                        break
+                    weighs_at = min(at + WEIGH_AFTER_S, over)
         finally:
             self.pending.note_time(now)
         return self.emits != first

@@ -182,6 +182,8 @@ class WorkerLoop:
             lambda spout, most: self.ledgers.guard(spout, "kept_bytes", partial(spout.weigh, most)),
             self._component_of,
         )
+        self._turn_bytes: int = memory // 32
+        """Bytes after which the turn of a task ends."""
         self._holders: list[BoltTask] = []
         """The bolts that may hold untracked tuples: nobody sends those again."""
         self.paused: set[str] = {"starting"}
@@ -243,6 +245,7 @@ class WorkerLoop:
                 called = cls if where != "initialize" else live.component.initialize
                 told = could_not_start(task.component, task.task_id, where, error, called)
                 raise told from behind(told, error)
+            live.task.emitted_much = partial(self._emitted_much, live)
             if isinstance(live.task, SpoutTask):
                 self._add_spout(live.task, now)
             else:
@@ -754,6 +757,10 @@ class WorkerLoop:
         if travels and not self.departures.written_off:
             self.census.begin_if_due(now)
         return again
+
+    def _emitted_much(self, live: LiveTask) -> bool:
+        """Tell whether a turn has emitted as much as it may."""
+        return sum(box.weigh() for box in live.boxes) >= self._turn_bytes
 
     def _emitted_since(self) -> bool:
         """Tell whether a spout has emitted since it was asked: in ``ack`` or ``fail``."""

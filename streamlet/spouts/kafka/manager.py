@@ -25,13 +25,14 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, NamedTuple, overload
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel, hurts_one_tuple, text_of
 from streamlet.base.printable import one_line
 from streamlet.components.columns import Columns
 from streamlet.components.spout import FailureCause, MessageIds, Spout
+from streamlet.components.tuples import value_bytes
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.records.record_batch import RecordBatch
 from streamlet.spouts.kafka.dead_letters.dead_letter import MISFIT, Fault, GivenUp, LastTry
@@ -219,10 +220,13 @@ class PartitionManager:
         self._hold = SchemeHold()
         # Bytes of large records count from their emit, not while they wait: only emitted records can be acked, so one
         # batch above the bound would hold itself back for ever.
-        self._heavy_bytes = self._heavy_open = 0
+        self._weighed: dict[int, int] = {}
+        """Offset -> bytes of open records that count by their own size: the large ones, and those that have failed."""
+        self._weighed_bytes = 0
         self._emitted_s = OffsetMarks()
         """When the turn began that emitted an offset first."""
         # Whether an ack has more to do than tell the ledger: false on the fast path of small records without failures.
+        # Always true while a record is weighed.
         self._troubled = False
 
     # -- its state ------------------------------------------------------------------------------------------
@@ -301,9 +305,7 @@ class PartitionManager:
                     continue
             self.ledger.emitted(offset, values)
             if self._heavy:
-                self._heavy_bytes += self._heavy.get(offset, 0)
-                self._heavy_open += offset in self._heavy
-                self._troubled = True
+                self._weigh_large(offset)
             if not self._emit(collector, offset, values):
                 # After a skipped record go on in the same call: a turn that emits nothing lets the worker's loop sleep.
                 if self.poisoned is not None:
@@ -360,7 +362,6 @@ class PartitionManager:
 
     def _leave_together(self, offsets: Sequence[int]) -> bool:
         """Tell whether no record is large, or to be passed over."""
-        # Large ones that are open stand in the same table, and are no reason for others to leave alone.
         large, passed = self._heavy, self.passed
         return (not large or large.keys().isdisjoint(offsets)) and (not passed or passed.keys().isdisjoint(offsets))
 
@@ -423,7 +424,7 @@ class PartitionManager:
         if self.originals is not None:
             # Open, as one that failed and waits: it is done when its letter is written.
             self.ledger.emitted(offset, record)
-            self.ledger.failed(offset)
+            self._has_failed(offset)
             self._give_up(offset, what, fault, 1)
             return
         log.error("%s offset %d passed over (on_poison=skip): it %s", self.partition, offset, one_line(what))
@@ -433,6 +434,7 @@ class PartitionManager:
         """Give a record up that failed in an earlier attempt: its bytes are at hand now, for its letter."""
         # Open like any record, so the epoch ends when the letter is written.
         self.ledger.awaits_letter(offset, values if values is not None else ())
+        self._weigh_large(offset)
         fault, tries = self.passed[offset]
         self.given_up.append(GivenUp(*originals.of(offset), tries, fault))
 
@@ -475,8 +477,8 @@ class PartitionManager:
     def unacked_bytes(self) -> int:
         """About the bytes of open records, waiting for retries or not."""
         # The smaller ones by their number: an entry for each would cost every record, and so many are alike.
-        usual = (self.ledger.open_count - self._heavy_open) * self.buffer.usual_bytes
-        return self._heavy_bytes + int(usual)
+        usual = (self.ledger.open_count - len(self._weighed)) * self.buffer.usual_bytes
+        return self._weighed_bytes + int(usual)
 
     @property
     def kept_bytes(self) -> int:
@@ -533,13 +535,14 @@ class PartitionManager:
 
     def ack_many(self, offsets: Iterable[int]) -> None:
         """Note that all tuples of these records were processed."""
-        # A record in its first try has no retries to forget. So failures elsewhere in the partition slow down no other
-        # record; only large ones are looked up one by one.
-        if self._heavy:
+        # A record in its first try has no retries to forget. So failures elsewhere in the partition cost the others a
+        # look into a table; only weighed ones are acked one by one.
+        if self._weighed:
             offsets = list(offsets)
-            large = self._heavy.keys() & offsets
-            offsets = [offset for offset in offsets if offset not in large]
-            for offset in large:
+            weighed = self._weighed.keys() & offsets
+            if weighed:
+                offsets = [offset for offset in offsets if offset not in weighed]
+            for offset in weighed:
                 self.ack(offset)
         for offset in self.ledger.first_acked(offsets):
             self.ack(offset)
@@ -555,9 +558,8 @@ class PartitionManager:
         ``lost``: the tuple was lost with a worker or a link. That is not the record's fault: it does not count
         towards ``retry_limit``. ``cause``: what the bolt said. Returns the retry of a failure that counts.
         """
-        if not self.ledger.failed(offset):
+        if not self._has_failed(offset):
             return None
-        self._troubled = True
         if lost:
             self._retries.lost(offset, now_s)
             return None
@@ -570,8 +572,7 @@ class PartitionManager:
 
     def crashed(self, offset: int, cause: FailureCause, deaths: int) -> None:
         """Give the record up: workers have died at work on it too often."""
-        if self.ledger.failed(offset):
-            self._troubled = True
+        if self._has_failed(offset):
             what = f"was under work when its worker died, once too often: {cause.text}."
             # Tries before a death are forgotten where the spout died with the bolt; the deaths themselves are not.
             tries = max(self._retries.tries(offset) + 1, deaths)
@@ -579,8 +580,7 @@ class PartitionManager:
 
     def dead_letter(self, offset: int, cause: FailureCause) -> None:
         """Give the record up: a bolt sent it to the dead letters."""
-        if self.ledger.failed(offset):
-            self._troubled = True
+        if self._has_failed(offset):
             what = f"was sent to the dead letters by {cause.component}: {cause.text}"
             self._give_up(
                 offset, what, Fault(cause.component, cause.error, cause.text), self._retries.tries(offset) + 1
@@ -595,6 +595,30 @@ class PartitionManager:
         """Note that the record's dead letter is in the transaction."""
         self.ledger.letter_written(offset)
         self._forget(offset)
+
+    def _has_failed(self, offset: int) -> bool:
+        """Have a record wait, and count it by its own size; False: it is not in flight."""
+        # Rule: what has failed counts by its own size, however small. It may wait for hours, and which records fail is
+        # no matter of chance: of some of 15 KiB that fail among many small ones that are done, the mean of what was
+        # read says a fraction.
+        if not self.ledger.failed(offset):
+            return False
+        values = self.ledger.values_of(offset)
+        is_flat = self._has_columns or values.__class__ is Record
+        # By the values: rows may be of any type that has a length, as named tuples.
+        self._weigh(offset, sum(map(value_bytes, values if is_flat else chain.from_iterable(values))))
+        return True
+
+    def _weigh_large(self, offset: int) -> None:
+        """Count a large record, open from now on, by its size."""
+        size = self._heavy.pop(offset, None)
+        if size is not None:
+            self._weigh(offset, size)
+
+    def _weigh(self, offset: int, size: int) -> None:
+        self._weighed_bytes += size - self._weighed.get(offset, 0)
+        self._weighed[offset] = size
+        self._troubled = True
 
     def _give_up(self, offset: int, what: str, fault: Fault, tries: int) -> None:
         if self.originals is not None:
@@ -613,11 +637,8 @@ class PartitionManager:
 
     def _forget(self, offset: int) -> None:
         self._retries.acked(offset)
-        large = self._heavy.pop(offset, None)
-        if large is not None:
-            self._heavy_bytes -= large
-            self._heavy_open -= 1
-        self._troubled = bool(self._heavy) or self._retries.has_failures()
+        self._weighed_bytes -= self._weighed.pop(offset, 0)
+        self._troubled = bool(self._weighed) or self._retries.has_failures()
 
     # -- progress -------------------------------------------------------------------------------------------
 

@@ -158,6 +158,10 @@ class OffsetLedger(Generic[V]):
         self.counts.fail()
         return True
 
+    def values_of(self, offset: int) -> V:
+        """Return the values of a record that has failed and waits."""
+        return self._failed[offset]
+
     def retried(self, offset: int) -> V:
         """Return a failed record's values: it is about to be emitted again."""
         try:

@@ -23,7 +23,8 @@ from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.schemes.scheme import Column, Record, RowOfEach
 
 HEAVY_RECORD_BYTES = 16 * 1024
-"""Size of a large record: its own bytes count while it is open, smaller ones count with their usual size."""
+"""Size of a large record: its own bytes count while it is open, smaller ones count with their usual size until they
+fail."""
 
 USUAL_OVER = 4096
 """Records over which the mean of the smaller ones is taken, about."""
@@ -133,7 +134,7 @@ class ReadBuffer:
         self.waiting = WaitingRecords()
         """The records of the batch that is being emitted. Never replaced: the manager holds it too."""
         self.heavy: dict[int, int] = {}
-        """Offset -> bytes of large records, until they are done. Never replaced: the manager holds it too."""
+        """Offset -> bytes of large records, until they are emitted. Never replaced: the manager holds it too."""
         self.usual_bytes = 0.0
         """Mean size of the smaller records lately."""
         self._partition = partition
@@ -190,8 +191,7 @@ class ReadBuffer:
     def refetch(self) -> None:
         """Drop everything that is not emitted; read on from the ledger's position."""
         self.waiting.clear()
-        for offset in [offset for offset in self.heavy if offset >= self._ledger.position]:
-            del self.heavy[offset]
+        self.heavy.clear()
         self._batch_end = self._ledger.position
         self._fetch_again_from(self._ledger.position)
 

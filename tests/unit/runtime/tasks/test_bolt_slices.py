@@ -58,6 +58,27 @@ def test_slices_are_as_long_as_a_bolt_is_fast() -> None:
     assert [turn(), turn()] == [64, 2]
 
 
+@pytest.mark.parametrize(("took_s", "wanted"), [(0.0001, [1, 1, 1]), (0.00001, [127, 160])])
+def test_a_bolts_turn_ends_when_many_bytes_were_emitted(took_s: float, wanted: list[int]) -> None:
+    """Where tuples take long, after each slice; of a fast bolt, after a thousandth of a second."""
+    sizes: list[int] = []
+    rows = [[n] for n in range(6 * SLICE)]
+
+    class Making(Bolt):
+        def process(self, tup: Tuple) -> None:
+            sizes[-1] += 1
+            rig.clock.advance(took_s)
+
+    rig = Rig(Making())
+    rig.task._size = 1
+    rig.task.emitted_much = lambda: True
+    work = Work(Run(1, 5, "default", False, [7] * len(rows), list(range(len(rows))), rows))
+    for _ in wanted:
+        sizes.append(0)
+        rig.task.execute(work, until=1e9)
+    assert sizes == wanted and work.left == len(rows) - sum(wanted)
+
+
 @pytest.mark.parametrize("how", ["list", "closure", "generator", "traceback"])
 def test_a_tuple_somebody_keeps_is_not_filled_again(how: str) -> None:
     """However it is kept; one that nobody keeps is."""

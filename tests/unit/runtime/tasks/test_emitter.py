@@ -14,7 +14,7 @@ from streamlet.components.columns import Columns
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import Stream
 from streamlet.runtime.tasks import emitter as routing
-from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target, picker
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target, picker, row_bytes
 from streamlet.runtime.tasks.values import key_hash
 
 
@@ -211,3 +211,41 @@ def test_rows_that_are_not_plain_are_left_to_the_look_at_each() -> None:
         assert routes.plain_columns([["a", 1], wrong]) is None
     for columns in ([["a"]], [["a"], [[1]]], [["a"], [1], [2]], [["a", "b"], [1, -(1 << 63) - 1]]):
         assert routes.plain_columns(Columns(columns)) is None
+
+
+def test_an_outbox_weighs_what_has_come_by_one_row_of_it() -> None:
+    box = Outbox(1, 9, "default")
+    assert box.weigh() == 0
+    small, large = row_bytes(["x"]), row_bytes(["x" * 100_000])
+    for _ in range(4):
+        box.extend((1, 1, ["x"]))
+    assert box.weigh() == box.weigh() == 4 * small
+    for _ in range(3):
+        box.extend((1, 1, ["x" * 100_000]))
+    assert box.weigh() == 4 * small + 3 * large, "each by a row that came with it"
+    box.switch("other")
+    box.put_block("other", 1, 1, Columns([["x"] * 5]))
+    assert 2 * 5 * small <= box.weigh() <= 2 * 7 * large, "by a row of one of two runs"
+    box.extend((1, 1, ["x"]))
+    before = box.weigh()
+    box.extend((1, 1, ["x"] * 2))
+    assert before < box.weigh() <= before + 2 * small
+    box.take()
+    assert box.weigh() == 0
+    box.extend((1, 1, ["x"]))
+    assert box.weigh() == small
+    box.withdraw(0)
+    assert box.weigh() == 0
+
+
+def test_rows_of_two_sizes_in_turn_weigh_about_what_they_take() -> None:
+    """A bolt may emit a large row and then a small one for each tuple, on one stream or on two."""
+    one, two, large = Outbox(1, 9, "default"), Outbox(1, 9, "default"), "x" * 100_000
+    for _ in range(400):
+        for _ in range(3):
+            for stream, text in (("default", large), ("other", "x")):
+                one.extend((1, 1, [text]))
+                two.switch(stream)((1, 1, [text]))
+        one.weigh()
+        two.weigh()
+    assert 90_000_000 < one.weigh() < 150_000_000 and 90_000_000 < two.weigh() < 150_000_000

@@ -398,6 +398,20 @@ def test_a_turn_asks_no_more_often_than_its_budget_and_stops_when_nothing_comes(
     assert not rig.turn()
 
 
+@pytest.mark.parametrize(("took_s", "wanted"), [(0.0001, 1), (0.00001, 112), (0.0, 200)])
+def test_a_spouts_turn_ends_when_many_bytes_were_emitted(took_s: float, wanted: int) -> None:
+    """At once where a call takes as long as a large row does to make; else after a thousandth of a second."""
+    rig = Rig(max_pending=1000)
+    rig.task.emitted_much = lambda: True
+
+    def making(spout: Scripted) -> None:
+        rig.clock.advance(took_s)
+        spout.emit([1])
+
+    rig.turn(*[making] * 200, budget=300)
+    assert len(rig.emitted()) == wanted
+
+
 def test_what_a_slow_spout_emitted_leaves_at_once() -> None:
     """Whatever the budget: one that takes its time for each tuple, or begins to in the middle of a turn."""
     rig = Rig()

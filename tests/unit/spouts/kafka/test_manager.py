@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings
@@ -17,6 +17,7 @@ from streamlet.base.backoff import Backoff
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import ValueCannotTravel
 from streamlet.components.spout import FailureCause, Spout
+from streamlet.components.tuples import value_bytes
 from streamlet.kafka.errors import CorruptRecord
 from streamlet.kafka.records.record_batch import BatchHeader, RecordBatch
 from streamlet.model.grouping import Grouping
@@ -35,6 +36,7 @@ from streamlet.spouts.kafka.manager import (
 )
 from streamlet.spouts.kafka.offset_ledger import LedgerViolation, OffsetLedger
 from streamlet.spouts.kafka.partition import OffsetRange, Partition
+from streamlet.spouts.kafka.read_buffer import HEAVY_RECORD_BYTES
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.schemes.scheme import FunctionScheme, RawScheme, Record, StringScheme
 from streamlet.tracking.window import PendingWindow
@@ -746,7 +748,7 @@ def test_large_records_in_flight_are_bounded_by_their_bytes() -> None:
     assert drain(one, out) == [EMITTED_END]
     one.ack(1)
     one.ack(2)
-    assert one._heavy_bytes == 0
+    assert one.unacked_bytes == 0
 
 
 def test_large_records_that_wait_do_not_hold_themselves_back() -> None:
@@ -758,7 +760,7 @@ def test_large_records_that_wait_do_not_hold_themselves_back() -> None:
         assert one.next(out) is not NO_EMITTED
         one.ack(offset)
     assert out.offsets() == [0, 1, 2, 3, 4, 5]
-    assert one._heavy_bytes == 0
+    assert one.unacked_bytes == 0
 
 
 def test_large_records_beyond_the_end_count_for_nothing() -> None:
@@ -808,6 +810,166 @@ def test_large_and_small_records_are_weighed_apart() -> None:
     assert one.unacked_bytes == 1_000_000 + 99 * 100
     one.ack(0)
     assert one.unacked_bytes == 99 * 100
+
+
+def test_records_that_fail_count_by_their_own_size_beside_small_ones_that_do_not() -> None:
+    """A hundred of 15 KiB among thousands of ten bytes: the mean of all would say a fortieth of what is kept."""
+    one, out = manager(limit=0, max_unacked_bytes=1_000_000), Out()
+    for base in range(0, 4000, 40):
+        one.add(*fetched(batch(base, [b"x" * 10] * 39 + [b"y" * 15 * 1024])), 4000)
+        turns(one, out)
+        one.ack_many(range(base, base + 39))
+        one.fail(base + 39, 0.0)
+    failed = len(set(out.offsets())) // 40
+    own = value_bytes("y" * 15 * 1024)
+    assert one.unacked_bytes == failed * own and 1_000_000 <= failed * own < 1_000_000 + own
+    assert not one.may_emit()
+    assert turns(one, out, 99.0) == failed, "as a retry"
+    assert one.unacked_bytes == failed * own
+    one.ack_many(out.offsets()[-failed:])
+    assert one.unacked_bytes == 0 and one.may_emit()
+
+
+class Line(NamedTuple):
+    text: str
+
+
+def test_a_failed_record_counts_with_all_its_rows_of_whatever_type() -> None:
+    scheme = FunctionScheme(lambda record: [Line("x" * 5000), ("y" * 3000,), ["z"]], ["word"])
+    one, out = manager(scheme), Out()
+    one.add(*fetched(batch(0, [b"a"])), 1)
+    drain(one, out)
+    one.fail(0, 0.0)
+    assert one.unacked_bytes == sum(map(value_bytes, ["x" * 5000, "y" * 3000, "z"]))
+
+
+class OpenRecords:
+    """A manager under random calls, and a plain table of what it should count: offset -> bytes, None for the mean."""
+
+    SIZES = (1, 900, 15_000, HEAVY_RECORD_BYTES, 40_000)
+
+    def __init__(self, seed: int, on_poison: str) -> None:
+        self.random = random.Random(seed)
+        self.one = manager(limit=1, on_poison=on_poison)
+        self.out = Out()
+        self.out.as_one = bool(seed % 2)
+        self.out.refuse = {"r" * size for size in self.SIZES}
+        self.skips = on_poison == "skip"
+        self.values: list[bytes | None] = []
+        self.open: dict[int, int | None] = {}
+        self.in_flight: set[int] = set()
+        self.now = 0.0
+
+    def size(self, offset: int) -> int | None:
+        value = self.values[offset] or b""
+        return len(value) if len(value) >= HEAVY_RECORD_BYTES else None
+
+    def fetch(self) -> None:
+        one, start = self.one, self.one.buffer.position
+        if not one.wants_fetch():
+            return
+        while len(self.values) < start + 6:
+            kind = self.random.choice([b"v", b"v", b"v", b"v", b"r", b"\xff", None])
+            self.values.append(None if kind is None else kind * self.random.choice(self.SIZES))
+        one.add(*fetched(batch(start, self.values[start : start + 6])), len(self.values))
+
+    def emit(self) -> None:
+        before, position = len(self.out.sent), self.one.ledger.position
+        self.one.begin_turn(self.now, 8)
+        while self.one.next(self.out, self.random.choice([1, 8])) is not NO_EMITTED:
+            if self.random.random() < 0.2:
+                break
+        for offset in range(position, self.one.ledger.position):
+            value = self.values[offset] or b""
+            if self.skips:
+                continue
+            if offset in self.one.passed or value[:1] == b"r":
+                self.open[offset] = self.size(offset)
+            elif value[:1] == b"\xff":
+                record = Record(P.topic, P.number, offset, 0, None, value, batch(0, [value]).headers(0))
+                self.open[offset] = sum(map(value_bytes, record))
+        for offset in self.out.offsets()[before:]:
+            self.in_flight.add(offset)
+            self.open.setdefault(offset, self.size(offset))
+
+    def some(self) -> list[int]:
+        return self.random.sample(sorted(self.in_flight), self.random.randint(0, len(self.in_flight)))
+
+    def ack(self) -> None:
+        done = self.some()
+        for offset in done:
+            del self.open[offset]
+        self.in_flight.difference_update(done)
+        late = [offset for offset in range(self.one.ledger.position) if offset not in self.in_flight][:3]
+        self.one.ack_many([*done, *late])
+
+    def ack_set(self) -> None:
+        for ids in self.out.given[-1:]:
+            for offset in self.in_flight.intersection(ids.offsets):
+                self.in_flight.remove(offset)
+                del self.open[offset]
+            self.one.ack_set(ids)
+
+    def fail(self) -> None:
+        for offset in self.some()[:3]:
+            self.in_flight.remove(offset)
+            value = self.values[offset]
+            assert value is not None
+            self.open[offset] = value_bytes(str(value, "utf-8"))
+            how = self.random.choice(["fail", "fail", "lost", "crashed", "dead_letter"])
+            given_up = how in ("crashed", "dead_letter")
+            if how == "crashed":
+                self.one.crashed(offset, FailureCause("count"), 3)
+            elif how == "dead_letter":
+                self.one.dead_letter(offset, FailureCause("count"))
+            else:
+                given_up = self.one.fail(offset, self.now, lost=how == "lost") is None and how == "fail"
+            if given_up and self.skips:
+                del self.open[offset]
+
+    def write_letters(self) -> None:
+        letters, self.one.given_up[:] = [*self.one.given_up], []
+        for letter in letters:
+            del self.open[letter.record.offset]
+            if self.random.random() < 0.5:
+                self.one.dead_letter_written(letter.record.offset)
+            else:
+                self.one.letter_written(letter.record.offset)
+
+    def wait(self) -> None:
+        self.now += self.random.random() * 5
+
+    def reset(self) -> None:
+        self.one.pause(True)
+        self.one.pause(False)
+        if not self.skips:
+            upcoming = range(self.one.ledger.position, self.one.ledger.position + 6)
+            self.one.passed = {self.random.choice(upcoming): LastTry(Fault(None, "E", "no"), 2)}
+
+    def check(self) -> None:
+        by_mean = [*self.open.values()].count(None)
+        own = sum(size for size in self.open.values() if size is not None)
+        assert self.one.ledger.open_count == len(self.open)
+        assert self.one.unacked_bytes == own + int(by_mean * self.one.buffer.usual_bytes)
+        assert len(self.one.buffer.heavy) <= len(self.one.buffer.waiting), "none is noted that does not wait"
+
+
+@pytest.mark.parametrize("on_poison", ["skip", "dead-letter"])
+def test_what_is_open_counts_once_and_by_its_size_in_any_order_of_answers(on_poison: str) -> None:
+    for seed in range(150):
+        records = OpenRecords(seed, on_poison)
+        acts = [records.fetch, records.fetch, records.emit, records.emit, records.ack, records.ack_set]
+        acts += [records.fail, records.fail, records.write_letters, records.wait, records.reset]
+        for _ in range(80):
+            records.random.choice(acts)()
+            records.check()
+        while records.open or records.one.at_hand:
+            records.wait()
+            records.emit()
+            records.ack()
+            records.write_letters()
+        records.check()
+        assert records.one.unacked_bytes == 0 and not records.one._troubled and not records.one.buffer.heavy
 
 
 def test_a_spout_that_holds_back_emits_what_failed_and_nothing_new() -> None:
