@@ -106,7 +106,7 @@ def _came_at(notes: Iterable[tuple[int, int, bytes]]) -> float:
     for level, kind, data in notes:
         if (level, kind, len(data)) == (socket.SOL_SOCKET, STAMPS, TIMESPEC.size):
             seconds, nanoseconds = TIMESPEC.unpack(data)
-            return now - max(0.0, time.time() - seconds - nanoseconds / 1e9)
+            now -= max(0.0, time.time() - seconds - nanoseconds / 1e9)
     return now
 
 

@@ -714,6 +714,57 @@ def test_whoever_holds_the_interpreters_lock_is_named_and_no_bolt_is_slow_for_it
     assert {row["component"] for status in seen.statuses for row in status.hanging} <= {where, "numbers"}
 
 
+BLOCKS = """
+import time
+from streamlet import Bolt, ReliableSpout, ThreadedBolt, Topology
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if self.n in range(100, 500, 100):
+            time.sleep(2)
+        for _ in range(100 * (self.n < 500)):
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 500 and not self.has_unfinished()
+
+class Pool(ThreadedBolt):
+    outputs = ["n"]
+    threads = 2
+    def process(self, tup):
+        time.sleep(0.005)
+        for n in range(5):
+            self.emit([n])
+
+class Sink(Bolt):
+    def process(self, tup):
+        pass
+
+class Blocked(Topology):
+    config = {"topology.message.timeout.secs": 20, "streamlet.threads.queue.max": 1}
+    numbers = Numbers.spec()
+    pool = Pool.spec(inputs=[numbers])
+    sink = Sink.spec(inputs=[pool])
+"""
+
+
+@pytest.mark.parametrize("backend", [ProcessesBackend, InlineBackend])
+def test_a_pool_whose_emits_wait_while_a_spout_blocks_the_loop_is_not_told_to_be_slow(
+    backend: type[Any], tmp_path: Path
+) -> None:
+    """Its threads wait for room, and nobody takes what they emit before ``next_tuple`` returns."""
+    file = tmp_path / f"blocks_{backend.name}.py"
+    file.write_text(BLOCKS)
+    loaded, seen = load_topology(file, "Blocked"), Watcher()
+    settings = resolve(loaded.config, {"streamlet.until.caught.up": True})
+    request = RunRequest(loaded, settings, file=file, attribute="Blocked", workers=1, until_caught_up=True)
+    result = backend().run(request, seen, Stop())
+    assert result.reason == "caught_up" and sum(row.failed + row.timed_out for row in result.status.components) == 0
+    assert not [text for _, text in seen.events if "wait for pool" in text]
+
+
 ENDS = """
 import threading
 from streamlet import AsyncBolt, Bolt, ReliableSpout, ThreadedBolt, Topology

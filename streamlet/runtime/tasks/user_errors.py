@@ -388,9 +388,9 @@ def someone_held_lock(held_s: float, under_way: Sequence[str]) -> str:
     calls = ", ".join(under_way) or "no call of a component"
     return (
         f"For {held_s:.0f} s no thread of this process could run, nor look which one kept the others from it: a call "
-        "into C (a library, a large regular expression) kept the interpreter's lock. Under way, and not waiting for the "
-        f"lock: {calls}. It was one of these, or a thread that a component or a library has begun. Make such calls in "
-        "a process of their own."
+        "into C (a library, a large regular expression) kept the interpreter's lock. Under way, and not waiting for "
+        f"the lock: {calls}. It was one of these, or a thread that a component or a library has begun. Make such calls "
+        "in a process of their own."
     )
 
 
