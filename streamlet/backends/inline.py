@@ -290,7 +290,7 @@ class _CallWatch:
         drain_s = shared.conf["streamlet.drain.timeout.secs"]
         limit_s = shared.conf["streamlet.task.hang.secs"]
         self._gap_s = gap_of(STALL_S, LOOK_S, limit_s)
-        self._long = HangWatch(limit_s, STALL_S)
+        self._long = HangWatch(limit_s, self._gap_s)
         self._last = HangWatch(drain_s or drain_needed_s(0.0, shared.plan.longest_timeout_s(shared.conf)), STALL_S)
         """Of a run that is to end: fed from then on."""
         self._run_thread = threading.get_ident()

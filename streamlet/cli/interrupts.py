@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import signal
+import socket
+import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +17,12 @@ from streamlet.cli.output import leave
 
 SAME_S = 0.25
 """Seconds within which a second signal is the first one once more."""
+
+STAMPS = 35
+"""Linux's SO_TIMESTAMPNS: with each datagram comes when the kernel got it."""
+
+TIMESPEC = struct.Struct("ll")
+"""Such a time: seconds since 1970, and nanoseconds."""
 
 
 @contextmanager
@@ -49,16 +57,20 @@ class EndAsked:
 
 
 @contextmanager
-def signals_to(came: Callable[[int], None]) -> Iterator[None]:
-    """Give SIGINT, SIGTERM and SIGHUP to ``came``, on a thread.
+def signals_to(came: Callable[[int, float], None]) -> Iterator[None]:
+    """Give SIGINT, SIGTERM and SIGHUP to ``came``, on a thread, with when they came.
 
-    Called on the main thread.
+    In seconds of the monotonic clock. Called on the main thread.
     """
     # Not in a handler: Python runs it on the main thread, between two lines of its own. Where that thread sleeps in a
     # user's code, or stands in a C library, the second Ctrl-C would wait; and a handler interrupts whatever it may. The
-    # interpreter itself writes the number of a signal to this pipe at the moment when it comes.
-    read, write = os.pipe2(os.O_CLOEXEC)
-    os.set_blocking(write, False)
+    # interpreter itself writes the number of a signal to this socket at the moment when it comes.
+    # Rule: a signal has the time at which it came, which the kernel notes. While a bolt of this very process keeps the
+    # interpreter's lock no thread can look: two Ctrl-C of one such call were found at once, and taken for one.
+    read, write = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with contextlib.suppress(OSError):  # without it each came when it is read
+        read.setsockopt(socket.SOL_SOCKET, STAMPS, 1)
+    write.setblocking(False)
     numbers = {signal.SIGINT, signal.SIGTERM}
     # A program that was started with `nohup` outlives its terminal.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
@@ -66,14 +78,16 @@ def signals_to(came: Callable[[int], None]) -> Iterator[None]:
 
     def watch() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        while taken := os.read(read, 512):
-            for number in taken:
-                if number in numbers:
-                    came(number)
+        while True:
+            taken, notes, _, _ = read.recvmsg(1, socket.CMSG_SPACE(TIMESPEC.size))
+            if not taken:
+                return
+            if taken[0] in numbers:
+                came(taken[0], _came_at(notes))
 
     watching = threading.Thread(target=watch, name="signals", daemon=True)
     watching.start()
-    before_descriptor = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    before_descriptor = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
     before = {number: signal.signal(number, lambda *_: None) for number in numbers}
     try:
         yield
@@ -81,9 +95,19 @@ def signals_to(came: Callable[[int], None]) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(before_descriptor)
-        os.close(write)
+        write.close()
         watching.join()
-        os.close(read)
+        read.close()
+
+
+def _came_at(notes: Iterable[tuple[int, int, bytes]]) -> float:
+    """Return when a signal came, in seconds of the monotonic clock."""
+    now = time.monotonic()
+    for level, kind, data in notes:
+        if (level, kind, len(data)) == (socket.SOL_SOCKET, STAMPS, TIMESPEC.size):
+            seconds, nanoseconds = TIMESPEC.unpack(data)
+            now -= max(0.0, time.time() - seconds - nanoseconds / 1e9)
+    return now
 
 
 class Interrupts:
@@ -112,11 +136,11 @@ class Interrupts:
         while self._stop.killed:
             time.sleep(SAME_S)
 
-    def came(self, number: int) -> None:
+    def came(self, number: int, at_s: float) -> None:
         """Drain, or kill if it is not the first. On the thread of ``signals_to``."""
         if self.exit_status is None:
             self.exit_status = 128 + number
-            self._first_s = time.monotonic()
+            self._first_s = at_s
             self._stop.ask()
             # One process is bounded by nothing: a call that hangs is not left before it returns.
             at_most = "" if self._stop.drain_s is None else f", for {self._stop.drain_s:g} s at most"
@@ -126,7 +150,7 @@ class Interrupts:
             return
         # One wish may come as several signals: a launcher passes on the Ctrl-C that the whole group got, a service
         # manager sends SIGHUP after SIGTERM, and a terminal that goes sends it twice.
-        if number == signal.SIGHUP or time.monotonic() - self._first_s < SAME_S:
+        if number == signal.SIGHUP or at_s - self._first_s < SAME_S:
             return
         last = self._stop.last_look()
         try:

@@ -600,6 +600,171 @@ def test_a_bolt_that_holds_the_interpreters_lock_is_named_afterwards_and_nobody_
     assert {row["component"] for status in seen.statuses for row in status.hanging} <= {"holds"}
 
 
+KEEPS_LOCK_ANYWHERE = """
+import asyncio, ctypes, time
+from pathlib import Path
+from streamlet import AsyncBolt, Bolt, ReliableSpout, ThreadedBolt, Topology
+
+COUNT = 1000
+FOLDER = Path(__file__).parent
+
+class Once:
+    "Takes long once, at tuple 300, so that all are at work."
+    done = False
+    def take_long(self, place, here, at):
+        if place == here and not self.done and at >= 300:
+            self.done = True
+            TAKE_LONG
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    max_fails = 1
+    timer_interval_s = 0.05
+    n = 0
+    once = Once()
+    def next_tuple(self):
+        self.once.take_long("next_tuple", "WHERE", self.n)
+        if self.n < COUNT:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def ack(self, tup_id):
+        self.once.take_long("ack", "WHERE", self.n)
+        super().ack(tup_id)
+    def on_timer(self):
+        self.once.take_long("on_timer", "WHERE", self.n)
+    def caught_up(self):
+        return self.n == COUNT and not self.has_unfinished()
+    def given_up(self, tup_id, values, fails):
+        (FOLDER / "given_up").open("a").write(f"{tup_id}\\n")
+
+class Pool(ThreadedBolt):
+    outputs = ["n"]
+    threads = 2
+    def process(self, tup):
+        time.sleep(0.01)
+        self.emit([tup.values[0]])
+
+class Steady(Bolt):
+    def process(self, tup):
+        time.sleep(0.003)
+
+class Sink(Bolt):
+    def process(self, tup):
+        pass
+
+class Threads(ThreadedBolt):
+    threads = 2
+    once = Once()
+    def process(self, tup):
+        self.once.take_long("threads", "WHERE", tup.values[0])
+
+class Coroutines(AsyncBolt):
+    once = Once()
+    async def process(self, tup):
+        self.once.take_long("coroutines", "WHERE", tup.values[0])
+        await asyncio.sleep(0.001)
+
+class Held(Topology):
+    config = {"streamlet.task.hang.secs": 1, "topology.message.timeout.secs": 10, "streamlet.threads.queue.max": 1}
+    numbers = Numbers.spec()
+    pool = Pool.spec(inputs=[numbers])
+    sink = Sink.spec(inputs=[pool])
+    steady = Steady.spec(inputs=[numbers])
+    threads = Threads.spec(inputs=[numbers])
+    coroutines = Coroutines.spec(inputs=[numbers])
+"""
+
+
+def took_long(backend: type[Any], where: str, how: str, folder: Path) -> tuple[Watcher, RunResult]:
+    """Run with one call that takes long somewhere; nothing of it may fail."""
+    file = folder / f"{where}_{backend.name}.py"
+    file.write_text(KEEPS_LOCK_ANYWHERE.replace("WHERE", where).replace("TAKE_LONG", how))
+    loaded, seen = load_topology(file, "Held"), Watcher()
+    settings = resolve(loaded.config, {"streamlet.until.caught.up": True, "streamlet.worker.heartbeat.secs": 0.2})
+    request = RunRequest(loaded, settings, file=file, attribute="Held", workers=1, until_caught_up=True)
+    result = backend().run(request, seen, Stop())
+    assert result.reason == "caught_up" and not (folder / "given_up").exists()
+    assert sum(row.failed + row.errors + row.timed_out for row in result.status.components) == 0
+    return seen, result
+
+
+@pytest.mark.parametrize("backend", [ProcessesBackend, InlineBackend])
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("next_tuple", r"numbers \(task 1\) was in next_tuple for 3 s, and "),
+        ("ack", r"numbers \(task 1\) was in ack for 3 s, and "),
+        ("on_timer", r"numbers \(task 1\) was in on_timer for 3 s, and "),
+        ("threads", r"threads \(task \d\) was in process for 3 s on a tuple from numbers, \[3\d\d\], and "),
+        (
+            "coroutines",
+            r"coroutines \(task \d\) was in process for 3 s on (one of \d+ tuples|a tuple from numbers.*), and",
+        ),
+    ],
+)
+def test_whoever_holds_the_interpreters_lock_is_named_and_no_bolt_is_slow_for_it(
+    where: str, said: str, backend: type[Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a spout's call, on a pool's own thread, in a coroutine: beside it a pool and a bolt are at work."""
+    seen, _ = took_long(backend, where, "ctypes.PyDLL(None).sleep(3)", tmp_path)
+    warned = [text for level, text in seen.events if level == "warning"] + [one.getMessage() for one in caplog.records]
+    (named,) = [text for text in warned if "interpreter's lock" in text]
+    assert re.search(said, named) and "for 3 s of that no other thread of its process could run" in named
+    assert not [text for text in warned if re.search("(pool|steady|sink) .task|wait for |File ", text)], warned
+    assert {row["component"] for status in seen.statuses for row in status.hanging} <= {where, "numbers"}
+
+
+BLOCKS = """
+import time
+from streamlet import Bolt, ReliableSpout, ThreadedBolt, Topology
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if self.n in range(100, 500, 100):
+            time.sleep(2)
+        for _ in range(100 * (self.n < 500)):
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 500 and not self.has_unfinished()
+
+class Pool(ThreadedBolt):
+    outputs = ["n"]
+    threads = 2
+    def process(self, tup):
+        time.sleep(0.005)
+        for n in range(5):
+            self.emit([n])
+
+class Sink(Bolt):
+    def process(self, tup):
+        pass
+
+class Blocked(Topology):
+    config = {"topology.message.timeout.secs": 20, "streamlet.threads.queue.max": 1}
+    numbers = Numbers.spec()
+    pool = Pool.spec(inputs=[numbers])
+    sink = Sink.spec(inputs=[pool])
+"""
+
+
+@pytest.mark.parametrize("backend", [ProcessesBackend, InlineBackend])
+def test_a_pool_whose_emits_wait_while_a_spout_blocks_the_loop_is_not_told_to_be_slow(
+    backend: type[Any], tmp_path: Path
+) -> None:
+    """Its threads wait for room, and nobody takes what they emit before ``next_tuple`` returns."""
+    file = tmp_path / f"blocks_{backend.name}.py"
+    file.write_text(BLOCKS)
+    loaded, seen = load_topology(file, "Blocked"), Watcher()
+    settings = resolve(loaded.config, {"streamlet.until.caught.up": True})
+    request = RunRequest(loaded, settings, file=file, attribute="Blocked", workers=1, until_caught_up=True)
+    result = backend().run(request, seen, Stop())
+    assert result.reason == "caught_up" and sum(row.failed + row.timed_out for row in result.status.components) == 0
+    assert not [text for _, text in seen.events if "wait for pool" in text]
+
+
 ENDS = """
 import threading
 from streamlet import AsyncBolt, Bolt, ReliableSpout, ThreadedBolt, Topology

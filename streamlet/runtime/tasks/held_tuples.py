@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from sys import getrefcount
 from typing import Any
 
@@ -48,6 +48,20 @@ KEPT_IN_BATCH = _kept_in_batch()
 """References to a tuple that only its batch holds, asked for as ``add_open`` does."""
 
 
+def _nobody_looks() -> None:
+    pass
+
+
+def _within_s(times: Iterable[tuple[float, float]], since: float, now: float) -> float:
+    """Return the seconds of a time that lie in any of these."""
+    seconds = 0.0
+    for began, ended in sorted(times):
+        if min(ended, now) > since:
+            seconds += max(0.0, min(ended, now) - max(began, since))
+            since = min(ended, now)
+    return seconds
+
+
 class UnderWay:
     """A call for a tuple outside of the worker's loop.
 
@@ -57,7 +71,7 @@ class UnderWay:
     __slots__ = ("since", "stood_s", "thread", "waited_s", "waits", "waits_since")
 
     def __init__(self, since: float) -> None:
-        self.thread = threading.get_ident()
+        self.thread = threading.get_native_id()
         self.began(since)
         self.waits = 0
         """Emits of it that wait for room now."""
@@ -115,6 +129,12 @@ class HeldTuples:
         self._room_since = 0.0
         self._stood: deque[tuple[float, float]] = deque(maxlen=MOST_STOOD)
         """Times while the process stood still, or emits of the bolt waited for room. Any thread appends."""
+        self._not_full: deque[tuple[float, float]] = deque(maxlen=MOST_STOOD)
+        """Times in which it was not full, however much it held. Any thread appends."""
+        self.look_if_missed: Callable[[], None] = _nobody_looks
+        """Finds, and notes here, whether the process has stood still until now."""
+        self.threads: set[int] = set()
+        """Those that have made its calls, by their native ids."""
         self._full_since: float | None = None
         self._full_s = 0.0
 
@@ -184,10 +204,14 @@ class HeldTuples:
         # the time-out would else time out though nobody is late. Noted beside `given`, which the loop alone changes:
         # a thread may begin before the loop has noted that the tuple is held, and the loop may be going through it.
         self._knows_begun = True
-        self.calls[tup] = UnderWay(now)
+        self.calls[tup] = call = UnderWay(now)
+        self.threads.add(call.thread)
 
     def ends(self, tup: Tuple) -> None:
         """Note that a held tuple is worked on no longer. Any thread."""
+        # Rule: the thread of a call looks before it says that this is over. If the call held the interpreter's lock,
+        # nobody has looked yet, and whoever does so first must find it under way.
+        self.look_if_missed()
         self._over[tup] = None
         self.calls.pop(tup, None)
 
@@ -238,21 +262,25 @@ class HeldTuples:
             if tup is not before and tup is not blocker:
                 call.began(now)
 
-    def note_stood(self, looked: float, now: float) -> None:
-        """Note that the process stood still since ``looked``: no call could go on."""
+    def note_stood(self, looked: float, now: float, by_own_call: bool = False) -> None:
+        """Note that the process stood still since ``looked``: no call could go on.
+
+        ``by_own_call``: one of the bolt's held the interpreter's lock. Any thread.
+        """
+        # Rule: a bolt is not full while the process stands still, whoever holds the interpreter's lock, and wherever:
+        # it could do nothing. With that time a pool of quick calls was told to need more threads.
         self._stood.append((looked, now))
+        if not by_own_call:
+            self._not_full.append((looked, now))
         for call in [*self.calls.values()]:
             if not call.waits:  # else that time covers this
                 call.stood_s += now - max(call.since, looked)
 
-    def note_behind(self, stood: Sequence[tuple[float, float]], began: float, now: float) -> None:
-        """Note that the loop was in another bolt's call since ``began``. The process ``stood`` still in parts of it."""
-        # Rule: a bolt is not full while the process stands still, or while nobody takes what it emits because the loop
-        # is in another bolt's call. With that time a pool of quick calls was told to need more threads.
-        behind = [(max(began, self._room_since), now)] if self._waits_for_room else stood
-        for one, other in behind:
-            if self._full_since is not None and other > self._full_since:
-                self._full_since += other - max(one, self._full_since)
+    def note_behind(self, began: float, now: float) -> None:
+        """Note that the loop was in another task's call since ``began``, a bolt's or a spout's."""
+        # Rule: a bolt is not full while nobody takes what it emits because the loop is in another task's call.
+        if self._waits_for_room:
+            self._not_full.append((max(began, self._room_since), now))
 
     def waits_for_room(self, anchors: Sequence[Any], now: float) -> list[UnderWay]:
         """Note that an emit of this thread waits for room; return the calls that stand meanwhile.
@@ -262,7 +290,7 @@ class HeldTuples:
         if not self._waits_for_room:
             self._room_since = now
         self._waits_for_room += 1
-        me, stand = threading.get_ident(), {id(anchor) for anchor in anchors}
+        me, stand = threading.get_native_id(), {id(anchor) for anchor in anchors}
         calls = [call for tup, call in [*self.calls.items()] if call.thread == me or id(tup) in stand]
         for call in calls:
             if not call.waits:
@@ -281,13 +309,9 @@ class HeldTuples:
 
     def _stood_s(self, since: float, now: float) -> float:
         """Return for how long nothing of the bolt could go on."""
+        self.look_if_missed()
         stood = [*self._stood, (self._room_since, now)] if self._waits_for_room else [*self._stood]
-        seconds = 0.0
-        for began, ended in sorted(stood):
-            if ended > since:
-                seconds += ended - max(began, since)
-                since = ended
-        return seconds
+        return _within_s(stood, since, now)
 
     def at_work_since(self, tup: Tuple, now: float) -> float:
         """Return when work on a held tuple began.
@@ -321,16 +345,20 @@ class HeldTuples:
         return full
 
     def full_s(self, now: float) -> float:
-        """Return the seconds that the bolt has been full."""
-        since, left = self._full_since, self._first_left()
-        return self._full_s + (0.0 if since is None else max(0.0, (now if left is None else left) - since))
+        """Return the seconds that the bolt has been full. On the loop's thread."""
+        if self._full_since is not None:
+            left = self._first_left()
+            self._was_full_until(now if left is None else left)
+            self._full_since = now if left is None else None
+        return self._full_s
 
     def _was_full_until(self, then: float) -> None:
         # Rule: a bolt is full until one of its tuples is settled on another thread, not until the loop hears of it.
         # With the time that the loop spends in another bolt's call a pool would be taken for a slow one.
-        if self._full_since is not None:
-            self._full_s += max(0.0, then - self._full_since)
-            self._full_since = None
+        since, self._full_since = self._full_since, None
+        if since is not None and then > since:
+            self.look_if_missed()
+            self._full_s += then - since - _within_s(self._not_full, since, then)
 
     def _first_left(self) -> float | None:
         return next((left for tup, left in [*self.leaving.items()] if tup in self.given), None)

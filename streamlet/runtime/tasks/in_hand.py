@@ -77,6 +77,18 @@ Messages = Callable[[int], Any]
 """Returns the lasting message id of a root; None where its spout lives in another process."""
 
 
+LookBack = Callable[[int, str, float, str], float]
+"""Takes a call of the loop that took long: task, method, when it began, what it was about.
+
+Returns the seconds of it in which it could not go on.
+"""
+
+
+def none_kept(task: int, call: str, began: float, on: str) -> float:
+    """Return 0: nobody knows of a time in which the call could not go on."""
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Holding:
     """One look at the page. ``began`` in monotonic seconds of the machine.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import inf
 from typing import Any
 
 from streamlet.base.clock import Clock
@@ -16,7 +17,7 @@ from streamlet.components.spout import FailReason, FailureCause, hears_failures
 from streamlet.model.plan import Plan
 from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.runtime.tasks.failure_causes import FailureCauses
-from streamlet.runtime.tasks.in_hand import InHand
+from streamlet.runtime.tasks.in_hand import InHand, LookBack, none_kept
 from streamlet.runtime.tasks.settling import drop, left_of_run
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import behind, spout_failed
@@ -57,6 +58,9 @@ class Ledgers:
         """Whether a spout that raises is retired, and the turn goes on: then ``failure`` must be looked at after it."""
         self.failure: StreamletError | None = None
         """The first error that retired a spout, or that was raised when everything had been worked off."""
+        self.long_s = inf
+        """Seconds of a call after which ``look_back`` is called."""
+        self.look_back: LookBack = none_kept
         self._plan = plan
         self._clock = clock
         self._acks = acks
@@ -256,4 +260,8 @@ class Ledgers:
             spout.calls.refuse("after it had raised, and the run ends by that. It was not taken.")
             return None
         finally:
+            # Rule: a spout's call that takes long is looked back at like a bolt's. It may hold the interpreter's lock,
+            # and nobody takes what the threads of bolts emit meanwhile.
+            if self._clock.monotonic() - now >= self.long_s:
+                self.look_back(spout.task_id, where, now, "")
             self._in_hand.clear()

@@ -374,16 +374,23 @@ def never_settled(bolt: str, task_id: int, tup: Tuple) -> NeverSettled:
     )
 
 
-def held_lock(bolt: str, task_id: int, call: str, took_s: float, on: str, held_s: float, surely: bool) -> str:
-    """Return the warning of a call that held the interpreter's lock.
-
-    ``surely``: no thread beside the loop may have held it.
-    """
-    whose = "" if surely else ", here or, where bolts have threads, on one of those"
+def held_lock(component: str, task_id: int, call: str, took_s: float, on: str, held_s: float) -> str:
+    """Return the warning of a call that held the interpreter's lock."""
     return (
-        f"{bolt} (task {task_id}) was in {call} for {took_s:.0f} s{on}, and for {held_s:.0f} s of that no other thread "
-        "of its process could run, nor look where it stood: a call into C (a library, a large regular expression) kept "
-        f"the interpreter's lock{whose}. Make such calls in a process of their own."
+        f"{component} (task {task_id}) was in {call} for {took_s:.0f} s{on}, and for {held_s:.0f} s of that no other "
+        "thread of its process could run, nor look where it stood: a call into C (a library, a large regular "
+        "expression) kept the interpreter's lock. Make such calls in a process of their own."
+    )
+
+
+def someone_held_lock(held_s: float, under_way: Sequence[str]) -> str:
+    """Return the warning of a lock that was held by nobody knows whom."""
+    calls = ", ".join(under_way) or "no call of a component"
+    return (
+        f"For {held_s:.0f} s no thread of this process could run, nor look which one kept the others from it: a call "
+        "into C (a library, a large regular expression) kept the interpreter's lock. Under way, and not waiting for "
+        f"the lock: {calls}. It was one of these, or a thread that a component or a library has begun. Make such calls "
+        "in a process of their own."
     )
 
 

@@ -17,6 +17,7 @@ import logging
 import math
 import os
 import selectors
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -51,13 +52,15 @@ from streamlet.runtime.tasks.user_errors import (
 )
 from streamlet.runtime.worker.back_pressure import BackPressure
 from streamlet.runtime.worker.closing import close_components
+from streamlet.runtime.worker.hang_watch import present_call
 from streamlet.runtime.worker.held_watch import LOOKS, HeldWatch, TellOfTask
+from streamlet.runtime.worker.lock_watch import LockWatch, UserCall
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.memory_growth import MemoryGrowth
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.spout_wakeups import SpoutWakeups
 from streamlet.runtime.worker.spout_weights import SpoutWeights
-from streamlet.runtime.worker.standstill import Standstill
+from streamlet.runtime.worker.standstill import Standstill, Stood
 from streamlet.runtime.worker.thread_watch import LOOK_S as THREADS_LOOK_S
 from streamlet.runtime.worker.thread_watch import ThreadWatch
 from streamlet.runtime.worker.timers import Timers
@@ -200,7 +203,18 @@ class WorkerLoop:
         self.at_rest = False
         """Whether the last turn has left nothing to do before a timer, a spout or another worker brings something."""
         self.timers = Timers()
-        self.standstill = Standstill(self._stood)
+        self._thread = threading.get_native_id()
+        self.standstill = Standstill(self._stood, threads=self._threads)
+        self._lock_watch = LockWatch(
+            self._thread,
+            shared.conf["streamlet.task.hang.secs"],
+            self._under_way,
+            self._component_of,
+            # Soon, on this thread: in one process nobody else may tell.
+            lambda *told: self.post(partial(shared.tell, *told)),
+        )
+        self.ledgers.look_back = self._look_back
+        self.ledgers.long_s = min(LONG_S, shared.conf["streamlet.task.hang.secs"])
         self._held_watch: HeldWatch | None = None
         self._thread_watch = ThreadWatch(shared.tell, self._note_final)
         self.wakeups = SpoutWakeups(
@@ -275,8 +289,8 @@ class WorkerLoop:
         assert isinstance(live.component, Bolt) and isinstance(live.task, BoltTask)
         if live.task.held.most or live.component.answers_for_untracked:
             self.back_pressure.bounded.append(live.task)
-        live.task.look_back = self._look_back
-        live.task.long_s = min(LONG_S, self.shared.conf["streamlet.task.hang.secs"])
+        live.task.look_back, live.task.long_s = self._look_back, self.ledgers.long_s
+        live.task.held.look_if_missed = self._look_if_missed
         if live.component.answers_for_untracked or not live.component.auto_ack:
             self._holders.append(live.task)
         if live.component.timer_interval_s is not None:
@@ -307,26 +321,44 @@ class WorkerLoop:
         if self._held_watch is not None:
             self._held_watch.look_if_due(now, tell)
 
-    def _stood(self, began: float, ended: float) -> None:
-        """Count a standstill for no call outside of the loop. Any thread."""
+    def _look_if_missed(self) -> None:
+        self.standstill.look_if_missed(self.clock.monotonic())
+
+    def _threads(self) -> set[int]:
+        """Return the threads of which one may hold the interpreter's lock. Any thread."""
+        return {self._thread, *chain.from_iterable([*bolt.held.threads] for bolt in [*self.back_pressure.bounded])}
+
+    def _under_way(self) -> list[UserCall]:
+        """Return the calls that are under way, here and on threads of bolts. Any thread."""
+        look, _ = present_call(self.shared.in_hand, self.tasks)
+        calls = [UserCall(self._thread, look.task, look.call, look.began)] if look.task else []
+        for bolt in [*self.back_pressure.bounded]:
+            calls += [
+                UserCall(call.thread, bolt.task_id, "process", call.since, tup)
+                for tup, call in [*bolt.held.calls.items()]
+            ]
+        return calls
+
+    def _stood(self, one: Stood) -> None:
+        """Count a standstill for no call outside of the loop, and for no bolt. Any thread."""
+        holder = self._lock_watch.stood(one)
         for live in [*self.tasks.values()]:
             if isinstance(live.task, BoltTask):
-                live.task.held.note_stood(began, ended)
+                live.task.held.note_stood(one.began, one.ended, by_own_call=live.task.task_id == holder)
 
-    def _look_back(self, bolt: BoltTask, call: str, began: float, on: str = "") -> None:
-        """Look back at a call of the loop that took long."""
-        now, name = self.clock.monotonic(), self._component_of(bolt.task_id)
+    def _look_back(self, task: int, call: str, began: float, on: str) -> float:
+        """Look back at a call of the loop that took long; return the seconds in which it could not go on."""
+        now, name = self.clock.monotonic(), self._component_of(task)
         self.standstill.look(now)
         for other in self.back_pressure.bounded:
-            if other is not bolt:
-                other.held.note_behind(self.standstill.within(began, now), began, now)
+            if other.task_id != task:
+                other.held.note_behind(began, now)
         # Rule: who holds the interpreter's lock for as long as a hang is named by the loop itself, afterwards. While it
         # lasts no thread can look, and who looks first would find somebody else, or the stack of another call.
-        seconds, by_loop = self.standstill.held_s(began, now)
-        threads = any(one.held.calls or one.calls.used for one in self.back_pressure.bounded)  # one may have held it
-        held = seconds, by_loop and not threads
-        if seconds >= self.shared.conf["streamlet.task.hang.secs"]:
-            self.shared.tell("warning", held_lock(name, bolt.task_id, call, now - began, on, *held), name, bolt.task_id)
+        held_s = self._lock_watch.by_loop_s(began, now)
+        if held_s >= self.shared.conf["streamlet.task.hang.secs"]:
+            self.shared.tell("warning", held_lock(name, task, call, now - began, on, held_s), name, task)
+        return self.standstill.kept_s(self._thread, began, now)
 
     def held_too_long(self) -> list[dict[str, Any]]:
         """Return the tuples that bolts work on elsewhere for too long. Any thread."""
@@ -882,7 +914,7 @@ class WorkerLoop:
             self.shared.in_hand.note_call(live.plan.task_id, "process_tick", now, live.task.held.given)
             live.task.tick(period_s, early)
             if self.clock.monotonic() - now >= live.task.long_s:
-                self._look_back(live.task, "process_tick", now)
+                self._look_back(live.plan.task_id, "process_tick", now, "")
             self.shared.in_hand.clear()
             live.task.note_held()
             self._collect(live)
@@ -894,7 +926,7 @@ class WorkerLoop:
         self.shared.in_hand.note_call(live.plan.task_id, "on_timer", now, live.task.held.given)
         live.task.call(live.component.on_timer)
         if self.clock.monotonic() - now >= live.task.long_s:
-            self._look_back(live.task, "on_timer", now)
+            self._look_back(live.plan.task_id, "on_timer", now, "")
         self.shared.in_hand.clear()
         live.task.note_held()
         self._collect(live)

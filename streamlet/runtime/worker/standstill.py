@@ -6,12 +6,11 @@ It was stopped, or code held the interpreter's lock: no call outside of that cod
 from __future__ import annotations
 
 import math
+import os
 import resource
 import threading
 from collections import deque
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 MOST_KEPT = 16
@@ -27,8 +26,12 @@ def _woken() -> int:
 
 def _thread_woken(thread: int) -> int:
     try:
-        status = Path(f"/proc/self/task/{thread}/status").read_text()
-        return int(status.partition("\nvoluntary_ctxt_switches:")[2].split(maxsplit=1)[0])
+        file = os.open(f"/proc/self/task/{thread}/status", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            status = os.read(file, 4096)
+        finally:
+            os.close(file)
+        return int(status.partition(b"\nvoluntary_ctxt_switches:")[2].split(maxsplit=1)[0])
     except (OSError, ValueError, IndexError):
         return 0
 
@@ -40,8 +43,12 @@ class Stood(NamedTuple):
     ended: float
     held: bool
     """Whether it was not stopped: threads waited for the interpreter's lock."""
-    by_loop: bool
-    """Whether the loop's thread was surely none of those."""
+    waited: frozenset[int]
+    """The threads that surely were among those, by their native ids."""
+
+    def within_s(self, began: float, ended: float) -> float:
+        """Return how much of it lies in a time."""
+        return max(0.0, min(self.ended, ended) - max(self.began, began))
 
 
 def gap_of(most_s: float, period_s: float, limit_s: float) -> float:
@@ -50,26 +57,28 @@ def gap_of(most_s: float, period_s: float, limit_s: float) -> float:
 
 
 class Standstill:
-    """The latest times while nobody could look. Made on the loop's thread.
+    """The latest times while nobody could look.
 
-    Somebody looks often, and says so; others may look, too. ``stood`` takes beginning and end of each such time. Any
-    thread.
+    Somebody looks often, and says so; others may look, too. ``stood`` takes each such time. Any thread.
     """
 
     def __init__(
         self,
-        stood: Callable[[float, float], None] = lambda began, ended: None,
+        stood: Callable[[Stood], None] = lambda one: None,
         woken: Callable[[], int] = _woken,
-        loop_woken: Callable[[], int] | None = None,
+        threads: Callable[[], Iterable[int]] = tuple,
+        thread_woken: Callable[[int], int] = _thread_woken,
     ) -> None:
-        """Begin. ``woken`` and ``loop_woken`` count how often the process, and the loop's thread, woke up.
+        """Begin. ``woken`` and ``thread_woken`` count how often the process, and each of the ``threads``, woke up.
 
         They return 0 where the system does not count that.
         """
         self._stood = stood
         self._woken = woken
-        self._loop_woken = loop_woken or partial(_thread_woken, threading.get_native_id())
-        self._wakes = self._loop_wakes = 0
+        self._threads = threads
+        self._thread_woken = thread_woken
+        self._wakes = 0
+        self._wakes_of: dict[int, int] = {}
         self._gap_s = math.inf
         self._looked = math.inf
         self._times: deque[Stood] = deque(maxlen=MOST_KEPT)
@@ -83,31 +92,31 @@ class Standstill:
         # Rule: from the first look of the one that looks often, and before any call is judged by its age. The first
         # thread that runs after the lock was held is seldom that one: it would name another who had a call under way.
         with self._looks:
-            looked, self._looked = self._looked, now
+            looked = self._looked if self._looked < math.inf else now
             before, self._wakes = self._wakes, self._woken()
-            of_loop, self._loop_wakes = self._loop_wakes, self._loop_woken()
+            before_of, self._wakes_of = self._wakes_of, {one: self._thread_woken(one) for one in self._threads()}
             if now - looked > self._gap_s:
                 # Rule: a process that was stopped has done nothing meanwhile, and none of its calls is to blame. Where
                 # the lock is held, a thread that waits for it wakes up two hundred times a second to ask for it.
                 stopped = 0 < self._wakes < before + WAKES * (now - looked)
-                by_loop = 0 < self._loop_wakes < of_loop + WAITS * (now - looked)
-                self._times.append(Stood(looked, now, not stopped, by_loop and not stopped))
-                self._stood(looked, now)
+                often = WAITS * (now - looked)
+                waited = [one for one, wakes in self._wakes_of.items() if wakes >= before_of.get(one, 0) + often]
+                self._times.append(one := Stood(looked, now, not stopped, frozenset(waited)))
+                self._stood(one)
             if gap_s is not None:
                 self._gap_s = gap_s
+            # Rule: a look is over when it has been told. Who asks meanwhile whether one is missing waits for its end: a
+            # call that held the lock would else be over before it is looked for.
+            self._looked = max(now, looked)
 
-    def within(self, began: float, ended: float) -> list[tuple[float, float]]:
-        """Return the parts of a time while the process stood still."""
-        return [(max(one.began, began), min(one.ended, ended)) for one in self._among(began, ended)]
+    def look_if_missed(self, now: float) -> None:
+        """Look where the one that looks often has not done so. At the price of a comparison."""
+        if now - self._looked > self._gap_s:
+            self.look(now)
 
-    def held_s(self, began: float, ended: float) -> tuple[float, bool]:
-        """Return the seconds of a time while the interpreter's lock was held.
+    def kept_s(self, thread: int, began: float, ended: float) -> float:
+        """Return the seconds of a time in which a thread surely could not go on.
 
-        And whether surely the loop's thread held it. Others waited for it, and nobody could look.
+        The process was stopped, or the thread waited for the lock.
         """
-        held = [one for one in self._among(began, ended) if one.held]
-        seconds = sum(min(one.ended, ended) - max(one.began, began) for one in held)
-        return seconds, all(one.by_loop for one in held)
-
-    def _among(self, began: float, ended: float) -> list[Stood]:
-        return [one for one in [*self._times] if one.began < ended and one.ended > began]
+        return sum(one.within_s(began, ended) for one in [*self._times] if not one.held or thread in one.waited)

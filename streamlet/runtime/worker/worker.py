@@ -148,7 +148,7 @@ class Worker:
         self._gap_s = 3 * plan.heartbeat_s + GAP_S
         limit_s = plan.conf["streamlet.task.hang.secs"]
         self._held_gap_s = gap_of(self._gap_s, plan.heartbeat_s, limit_s)
-        self._hangs = HangWatch(limit_s, self._gap_s)
+        self._hangs = HangWatch(limit_s, self._held_gap_s)
         self._main_thread = threading.get_ident()
         self._control_thread = threading.Thread(target=self._control, name="control", daemon=True)
         self.collector: Collector | None = None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import signal
+import time
 
 import pytest
 
+from streamlet.cli.interrupts import SAME_S
 from tests.patience import PATIENCE_S
 
 FILE = """
@@ -170,6 +172,20 @@ def test_inline_a_call_that_hangs_is_named_after_the_time_of_the_drain_and_a_sec
     process.send_signal(number)
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + number
+
+
+def test_inline_a_second_signal_kills_though_both_come_in_one_call_that_holds_the_interpreters_lock(streamlet) -> None:
+    """No thread can look meanwhile: both are found at once, when the lock is let go."""
+    blocked = "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])"  # else it would end the sleep
+    holds = "(ctypes.PyDLL(None) if tup.values[0] == 1 else time).sleep(2)"
+    text = made(process=f"{blocked}; print('a tuple came', flush=True); {holds}", cleanup="time.sleep(2)")
+    process = streamlet.start("run", streamlet.write(f"import ctypes\n{text}"), "--backend", "inline")
+    next(line for line in process.stdout if "a tuple came" in line)
+    for _ in range(2):
+        time.sleep(2 * SAME_S)
+        process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130 and out.splitlines()[-1].startswith("Killed"), err
 
 
 def test_inline_a_call_that_takes_long_is_named_with_its_stack_and_the_run_goes_on(streamlet) -> None:

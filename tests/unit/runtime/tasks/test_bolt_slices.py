@@ -31,6 +31,23 @@ def test_a_long_run_is_left_where_the_time_ended() -> None:
     assert rig.task.stats.acked == rig.task.stats.executed == len(rows)
 
 
+def test_a_bolt_is_not_slow_for_the_time_in_which_its_thread_could_not_go_on() -> None:
+    """Another's call held the interpreter's lock: its own took 2 s of the 8."""
+    looked: list[tuple[Any, ...]] = []
+
+    class Waits(Bolt):
+        def process(self, tup: Tuple) -> None:
+            rig.clock.advance(8.0)
+
+    rig = Rig(Waits())
+    rig.task.long_s = 1.0
+    rig.task.look_back = lambda *call: looked.append(call) or 6.0
+    rig.run((7, ["a"]))
+    (look,) = looked
+    assert look[1:] == ("process", 0.0, " on a tuple from source, ['a']")
+    assert rig.task.stats.busy_s == rig.task.taken_s(8.0) == 2.0
+
+
 def test_slices_are_as_long_as_a_bolt_is_fast() -> None:
     """One tuple of a bolt that takes its time, and of one not known yet; more of it once it has become fast."""
     sizes: list[int] = []

@@ -129,23 +129,44 @@ def test_a_bolt_is_full_until_a_thread_has_settled_a_tuple_and_not_until_the_loo
 
 
 def test_a_bolt_is_not_full_while_the_process_stands_or_nobody_takes_what_it_emits() -> None:
-    """The loop is in another bolt's call: that says nothing of how fast this one is."""
+    """The loop is in another task's call: that says nothing of how fast this one is."""
     held, one = HeldTuples(), tup(1)
     held.bound(1)
     held.add(one, 1.0)
     assert held.is_full(2.0)
-    held.note_behind([(3.0, 10.0)], 3.5, 11.0)
+    held.note_stood(3.0, 10.0)
     assert held.full_s(12.0) == 3.0
     calls = held.waits_for_room([], 12.0)
-    held.note_behind([], 13.0, 20.0)
-    assert held.full_s(21.0) == 5.0
+    held.note_behind(13.0, 20.0)
+    held.note_stood(15.0, 18.0)
+    assert held.full_s(21.0) == 5.0, "a time counts once, whatever there is to be said for it"
     held.has_room(calls, 21.0)
-    held.note_behind([], 22.0, 30.0)
+    held.note_behind(22.0, 30.0)
     assert held.full_s(30.0) == 14.0, "it was slow itself"
+    held.note_stood(30.0, 40.0, by_own_call=True)
+    assert held.full_s(40.0) == 24.0, "so it was when its own call held the lock"
     held.let_go(one)
-    assert not held.is_full(30.0)
-    held.note_behind([(30.0, 40.0)], 30.0, 41.0)
-    assert held.full_s(41.0) == 14.0
+    assert not held.is_full(40.0)
+    held.note_stood(40.0, 50.0)
+    assert held.full_s(51.0) == 24.0
+
+
+def test_no_time_is_counted_before_somebody_has_looked_whether_the_process_stood() -> None:
+    """The loop may be the first to run again, and who ends a call may have held the lock in it."""
+    held, one, looks = HeldTuples(), tup(1), []
+
+    def look() -> None:
+        looks.append([*held.calls])
+        if len(looks) == 1:
+            held.note_stood(3.0, 10.0)
+
+    held.look_if_missed = look
+    held.bound(1)
+    held.add(one, 1.0)
+    held.begins(one, 1.0)
+    assert held.is_full(1.0) and held.full_s(11.0) == 3.0 and held.at_work_since(one, 11.0) == 8.0
+    held.ends(one)
+    assert looks == [[one]] * 3, "the call is under way for the one who looks"
 
 
 def test_a_pool_that_is_done_before_it_is_seen_to_be_full_has_not_been_full() -> None:

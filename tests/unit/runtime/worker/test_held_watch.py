@@ -45,7 +45,7 @@ def test_a_time_without_a_look_counts_for_nothing_where_somebody_looks_all_the_t
     """The process was stopped, or code held the interpreter's lock: no call could go on."""
     told: list[str] = []
     task = Rig(Asks()).task
-    standstill = Standstill(task.held.note_stood)
+    standstill = Standstill(lambda one: task.held.note_stood(one.began, one.ended))
     watch = HeldWatch([task], 30.0, lambda level, text, component, number: told.append(text), standstill)
     first, second = Tuple(["a"], "lines", "s", 1, 7), Tuple(["b"], "lines", "s", 1, 8)
     standstill.look(5.0, 5.0)
