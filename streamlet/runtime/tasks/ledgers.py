@@ -260,8 +260,8 @@ class Ledgers:
             spout.calls.refuse("after it had raised, and the run ends by that. It was not taken.")
             return None
         finally:
-            # Rule: a spout's call that takes long is looked back at like a bolt's. It may hold the interpreter's lock, and
-            # nobody takes what the threads of bolts emit meanwhile.
+            # Rule: a spout's call that takes long is looked back at like a bolt's. It may hold the interpreter's lock,
+            # and nobody takes what the threads of bolts emit meanwhile.
             if self._clock.monotonic() - now >= self.long_s:
                 self.look_back(spout.task_id, where, now, "")
             self._in_hand.clear()

@@ -377,9 +377,9 @@ def never_settled(bolt: str, task_id: int, tup: Tuple) -> NeverSettled:
 def held_lock(component: str, task_id: int, call: str, took_s: float, on: str, held_s: float) -> str:
     """Return the warning of a call that held the interpreter's lock."""
     return (
-        f"{component} (task {task_id}) was in {call} for {took_s:.0f} s{on}, and for {held_s:.0f} s of that no other thread "
-        "of its process could run, nor look where it stood: a call into C (a library, a large regular expression) kept "
-        "the interpreter's lock. Make such calls in a process of their own."
+        f"{component} (task {task_id}) was in {call} for {took_s:.0f} s{on}, and for {held_s:.0f} s of that no other "
+        "thread of its process could run, nor look where it stood: a call into C (a library, a large regular "
+        "expression) kept the interpreter's lock. Make such calls in a process of their own."
     )
 
 
