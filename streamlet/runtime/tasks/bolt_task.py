@@ -183,7 +183,7 @@ class BoltTask:
         self.long_s = inf
         """Seconds of a slice after which ``look_back`` is called."""
         self.look_back: LookBack = none_kept
-        """Returns the seconds in which the call could not go on."""
+        """Returns the seconds while the call could not go on."""
         self.emitted_much: Callable[[], bool] = lambda: False
         """Tells whether what waits in the outboxes is as much as one turn may emit; the loop's."""
         self._noted_held = 0
@@ -665,7 +665,7 @@ class BoltTask:
     def _was_slow(self, work: Work, size: int, began: float, now: float) -> float:
         """Make slices smaller after one that took long; look back at one that took very long.
 
-        Returns the seconds of it that count for nothing.
+        Returns the seconds of it that count for nothing: it could not go on.
         """
         # Rule: a bolt on the loop is not slow for the time in which another's call held the interpreter's lock. Of one
         # with calls of 3 ms the log said that its tuples take 24 s.
@@ -679,7 +679,7 @@ class BoltTask:
         return kept_s
 
     def _look_back(self, work: Work, size: int, began: float) -> float:
-        """Say what a slice that took long was about; return the seconds in which it could not go on."""
+        """Say what a slice that took long was about; return its seconds of no progress."""
         run = work.run
         first = len(run.roots) - (work.left + size)
         count = min(size, len(run.roots) - first)

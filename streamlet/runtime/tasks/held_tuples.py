@@ -130,7 +130,7 @@ class HeldTuples:
         self._stood: deque[tuple[float, float]] = deque(maxlen=MOST_STOOD)
         """Times while the process stood still, or emits of the bolt waited for room. Any thread appends."""
         self._not_full: deque[tuple[float, float]] = deque(maxlen=MOST_STOOD)
-        """Times in which it was not full, however much it held. Any thread appends."""
+        """Times when it was not full, however much it held. Any thread appends."""
         self.look_if_missed: Callable[[], None] = _nobody_looks
         """Finds, and notes here, whether the process has stood still until now."""
         self.threads: set[int] = set()
@@ -210,7 +210,7 @@ class HeldTuples:
     def ends(self, tup: Tuple) -> None:
         """Note that a held tuple is worked on no longer. Any thread."""
         # Rule: the thread of a call looks before it says that this is over. If the call held the interpreter's lock,
-        # nobody has looked yet, and whoever does so first must find it under way.
+        # nobody has looked yet, and who does so first must find it under way.
         self.look_if_missed()
         self._over[tup] = None
         self.calls.pop(tup, None)
@@ -267,7 +267,7 @@ class HeldTuples:
 
         ``by_own_call``: one of the bolt's held the interpreter's lock. Any thread.
         """
-        # Rule: a bolt is not full while the process stands still, whoever holds the interpreter's lock, and wherever:
+        # Rule: a bolt is not full while the process stands still, for any holder of the interpreter's lock but itself:
         # it could do nothing. With that time a pool of quick calls was told to need more threads.
         self._stood.append((looked, now))
         if not by_own_call:
@@ -283,9 +283,9 @@ class HeldTuples:
             self._not_full.append((max(began, self._room_since), now))
 
     def waits_for_room(self, anchors: Sequence[Any], now: float) -> list[UnderWay]:
-        """Note that an emit of this thread waits for room; return the calls that stand meanwhile.
+        """Note that an emit of this thread waits for room.
 
-        Those of the thread itself, of an asyncio loop all, and those that ``anchors`` name. Not two threads at once.
+        Not two threads at once. Returns the calls that stand meanwhile: those of the thread itself, of an asyncio loop all, and those that ``anchors`` name.
         """
         if not self._waits_for_room:
             self._room_since = now
