@@ -277,7 +277,7 @@ class HeldTuples:
                 call.stood_s += now - max(call.since, looked)
 
     def note_behind(self, began: float, now: float) -> None:
-        """Note that the loop was in another task's call since ``began``, a bolt's or a spout's."""
+        """Note that the loop was in another task's call since ``began``."""
         # Rule: a bolt is not full while nobody takes what it emits because the loop is in another task's call.
         if self._waits_for_room:
             self._not_full.append((max(began, self._room_since), now))
@@ -285,7 +285,8 @@ class HeldTuples:
     def waits_for_room(self, anchors: Sequence[Any], now: float) -> list[UnderWay]:
         """Note that an emit of this thread waits for room.
 
-        Not two threads at once. Returns the calls that stand meanwhile: those of the thread itself, of an asyncio loop all, and those that ``anchors`` name.
+        Not two threads at once. Returns the calls that stand meanwhile: those of the thread itself, of an asyncio loop
+        all, and those that ``anchors`` name.
         """
         if not self._waits_for_room:
             self._room_since = now
