@@ -7,6 +7,7 @@ else when a topology's class is defined, which its import does.
 
 from __future__ import annotations
 
+import ast
 import functools
 import os
 import sys
@@ -147,10 +148,25 @@ def fits(module: ModuleType, source: bytes) -> bool:
         return True
     path = str(module.__file__)
     try:
-        known = set(_shapes(compile(source, path, "exec", dont_inherit=True)))
+        tree = ast.parse(source)
+        known = set(_shapes(compile(tree, path, "exec", dont_inherit=True)))
     except (SyntaxError, ValueError):
         return False
-    return all(_shape(code) in known for code in _codes(module, path))
+    decorated = _decorated(tree)
+    codes = [code for code in _codes(module, path) if decorated.isdisjoint(code.co_qualname.split("."))]
+    return all(_shape(code) in known for code in codes)
+
+
+def _decorated(tree: ast.Module) -> set[str]:
+    """Return the names of decorated functions and classes."""
+    # A decorator may compile them again: a checker of types does, under the file's own name.
+    plain = {"property", "staticmethod", "classmethod"}
+    return {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        and any(not isinstance(one, ast.Name) or one.id not in plain for one in node.decorator_list)
+    }
 
 
 def _codes(module: ModuleType, path: str) -> list[CodeType]:

@@ -238,6 +238,16 @@ class SideNotes(MetaPathFinder):
         self.began_s = file_clock_s() if noted is None else noted.noted_s
         self.sources, self.made, self.beside, self.load = {}, set(), {}, None
 
+    def read(self, path: str, loader: object, source: bytes) -> bytes:
+        """Note what an import reads; return what it is to load."""
+        # Rule: a script is imported a second time, under its own name, when it calls run: its text is then the one that
+        # the program was started with. An edit meanwhile would be other code than the program's own.
+        self.sources[path] = source = source_of_main(path) or source
+        note_read(path, loader, source)
+        if changed_s(path) >= self.began_s:
+            self.made.add(path)
+        return source
+
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         """Note a name that no other finder has found, and find nothing."""
         self.missed.add(fullname)
@@ -290,14 +300,7 @@ def _sources_noted(file: Path, notes: SideNotes, note_places: Callable[[], None]
         data = get_data(own, path)
         # Asked again by the same loader, for the text of a module that is loaded, it may be of an edit.
         if is_code(own, path) and readers.get(path) is not own:
-            known = str(Path(path).absolute())
-            # Rule: a script is imported a second time, under its own name, when it calls run: its text of then is
-            # the one that the program was started with. An edit meanwhile would be code that no check here has run.
-            data = source_of_main(known) or data
-            readers[path], notes.sources[known] = own, data
-            note_read(known, own, data)
-            if changed_s(path) >= notes.began_s:
-                notes.made.add(known)
+            readers[path], data = own, notes.read(str(Path(path).absolute()), own, data)
         return data
 
     def no_stats(own: importlib.machinery.SourceFileLoader, path: str) -> Any:

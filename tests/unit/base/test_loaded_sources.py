@@ -103,6 +103,11 @@ def test_an_edit_of_a_function_or_of_its_place_is_seen(module: ModuleType, befor
     assert not fits(module, TEXT.replace(before, after).encode())
 
 
+def test_what_a_decorator_may_have_compiled_again_is_not_compared(module: ModuleType) -> None:
+    text = TEXT.replace("def plain", "@checked\ndef plain").replace("class Kind", "@checked()\nclass Kind")
+    assert fits(module, text.encode()) and fits(module, text.replace("return 2", "return 9").encode())
+
+
 def test_code_that_another_loader_has_changed_on_its_way_is_not_compared() -> None:
     """As pytest does with this very file."""
     assert fits(sys.modules[__name__], b"")

@@ -120,6 +120,23 @@ def test_a_worker_that_restarts_runs_the_code_of_the_start_and_tells_the_edit(tm
     assert_told(watcher, file, beside)
 
 
+@pytest.mark.parametrize("packaged", [False, True])
+def test_a_worker_that_restarts_after_the_topologys_file_was_removed_runs_the_code_of_the_start(
+    tmp_path: Path, packaged: bool
+) -> None:
+    """A checkout of another branch, or a deployment that takes the old folder away."""
+    seen, folder = tmp_path / "seen", tmp_path / f"flows_{packaged}"
+    folder.mkdir()
+    if packaged:
+        (folder / "__init__.py").write_text("")
+    file, beside = folder / f"removed_{packaged}.py", folder / f"beside_removed_{packaged}.py"
+    beside.write_text('VERSION = "first"\n')
+    file.write_text(FILE.format(beside=f".{beside.stem}" if packaged else beside.stem, seen=str(seen)))
+    watcher = run_edited(file, seen, lambda: shutil.rmtree(folder))
+    assert set(seen.read_text().splitlines()) == {"1 first, first", "2 first, first"}
+    assert_told(watcher, file, beside)
+
+
 class StopOnceSeen(Watcher):
     """Stops the run once its bolt has written."""
 
