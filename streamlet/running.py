@@ -19,11 +19,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from streamlet.backends.contract import Backend, RunRequest, RunResult, RunStatus, Stop
 from streamlet.base.errors import BadInput, SettingError, StreamletError, WrongArgument, refuse_all, text_of
+from streamlet.base.loaded_sources import load_of
 from streamlet.base.readable import why_unreadable
 from streamlet.model.settings import SETTINGS, of_streamparse, parse_setting, resolve, streamparses_keys, unknown_key
 from streamlet.model.spec import SPOUT
@@ -380,25 +381,43 @@ def _importable(topology: TopologyMeta, backend: str) -> tuple[TopologySpec, Pat
     from streamlet.runtime.worker.loading import load_topology
 
     module = sys.modules.get(topology.__module__)
-    file = getattr(module, "__file__", None)
-    if file is not None and not Path(file).is_file():  # a program read from standard input is called "<stdin>"
-        file = None
-    if file is None or vars(module).get(topology.__name__) is not topology:
-        where = "has no file (a notebook, a prompt, `python -c`)" if file is None else f"has it in no line of {file}"
-        raise BadInput(
-            f"The backend {backend!r} runs {topology.__name__} in other processes, which import it by its name from "
-            f"its file, and the module {topology.__module__} {where}. Put the class at the top level of a module of "
-            'its own and import it from there, or run it in this process: backend="inline".'
-        )
-    path = Path(file).absolute()
+    path = _file_of(topology, module, backend)
+    # A file that is gone is known by what this process has imported.
+    known_as = None if path.is_file() else topology.__module__
     # Two runs at once must not mix up each other's sys.path. Code of the user, the file, runs under this lock: sys.path
     # belongs to the process, and the import reads it to its end.
     with _loading:
         before = list(sys.path)
         try:
-            return load_topology(path, topology.__name__), path
+            return load_topology(path, topology.__name__, known_as=known_as), path
         finally:
             sys.path[:] = before
+
+
+def _file_of(topology: TopologyMeta, module: ModuleType | None, backend: str) -> Path:
+    """Return the file that workers import a topology from. Raises BadInput."""
+    file = getattr(module, "__file__", None)
+    # A program read from standard input is called "<stdin>".
+    if file is not None and not Path(file).is_file() and (module is None or load_of(module) is None):
+        file = None
+    there = None if module is None else vars(module).get(topology.__name__)
+    if file is not None and there is topology:
+        return Path(file).absolute()
+    # Rule: a class from before its module was loaded again is told so. It is not what the file's name means any more,
+    # and "has no file" sent the user to look for what was there.
+    is_former = there is not topology and topology.__qualname__ == topology.__name__
+    if is_former and topology.__module__ != "__main__" and (module is None or is_topology(there)):
+        raise BadInput(
+            f"This {topology.__name__} is of a former import of the module {topology.__module__}, which was loaded "
+            f"again or forgotten since. Workers import the present one: take the class from there "
+            f"(`from {topology.__module__} import {topology.__name__}`), and run that."
+        )
+    where = "has no file (a notebook, a prompt, `python -c`)" if file is None else f"has it in no line of {file}"
+    raise BadInput(
+        f"The backend {backend!r} runs {topology.__name__} in other processes, which import it by its name from "
+        f"its file, and the module {topology.__module__} {where}. Put the class at the top level of a module of "
+        'its own and import it from there, or run it in this process: backend="inline".'
+    )
 
 
 class _Watch:

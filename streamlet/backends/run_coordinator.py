@@ -216,6 +216,8 @@ class RunCoordinator:
         self.launcher = launcher
         self.started = self.clock.monotonic()
         try:
+            for text in self.code.told:
+                self.observer.on_event(LogLine("warning", text, time.time(), RUN))
             self._listen_for_commands()
             self._do(self.supervisor.begin(self.awake.monotonic()))
             self._watch()
@@ -450,7 +452,7 @@ class RunCoordinator:
             "secret": self.secret,
             "certificate": self.certificate,
             "folder": str(self.directory),
-            **dataclasses.asdict(self.code),
+            **{name: value for name, value in dataclasses.asdict(self.code).items() if name != "told"},
             "build": self.build,
         }
         return messages.WorkerPlan(

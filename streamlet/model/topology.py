@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Never, TypeGuard
 
 from streamlet.base.errors import BadInput
+from streamlet.base.loaded_sources import note_defined
 from streamlet.model.grouping import Grouping
 from streamlet.model.pystorm_names import TOPOLOGY, missing
 from streamlet.model.spec import ComponentSpec, OutputRef, as_name, input_pairs, source_stream
@@ -92,6 +93,7 @@ class TopologyMeta(type):
         # Frozen when the class body ends: from here on the topology is data. Coordinator and workers each import the
         # file and derive the same plan from it; nothing that code does to a spec afterwards can make them differ.
         cls.__topology__ = _freeze(name, lines, config, _forgotten(cls, lines))
+        note_defined(cls.__module__)
         return cls
 
     # Rule: a topology's class takes no component and no config after its body. The data is frozen there; what is set

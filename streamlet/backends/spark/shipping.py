@@ -17,7 +17,8 @@ from typing import Any
 from streamlet.backends.spark.parcels import NOTHING, Sent
 from streamlet.base.errors import BadInput
 from streamlet.base.python_files import package_files, python_files
-from streamlet.runtime.worker.loading import place_of, side_notes, source_folder
+from streamlet.runtime.worker.imported_code import imported_code
+from streamlet.runtime.worker.loading import place_of, source_folder
 
 LIBRARY = "library"
 TOPOLOGY = "topology"
@@ -42,13 +43,14 @@ def make_archive(file: Path) -> bytes:
         for package in PURE:
             for path, name in package_files(package):
                 archive.write(path, f"{LIBRARY}/{name}")
-        imported = side_notes(file).sources
+        imported = imported_code(file)
         for path, name in _neighbours(file.absolute()):
             try:
                 # `src` lies beside the topology's folder there, too; its name here begins with `../`.
                 member = os.path.normpath(f"{TOPOLOGY}/{name}")
-                if str(path) in imported:  # as the check has read it, whatever was written since
-                    archive.writestr(member, imported[str(path)])
+                text = imported.text_of(str(path))
+                if text is not None:  # as this process has imported it, whatever was written since
+                    archive.writestr(member, text)
                 else:
                     archive.write(path, member)
             except OSError as error:

@@ -33,11 +33,14 @@ from typing import Any
 
 from streamlet.base.errors import StreamletError
 from streamlet.base.python_files import python_files
+from streamlet.runtime.worker.imported_code import ImportedCode, imported_code
 from streamlet.runtime.worker.loading import (
     CannotLoad,
     SideNotes,
+    changed_s,
     code_roots,
     file_being_imported,
+    known_place,
     place_of,
     side_notes,
 )
@@ -79,33 +82,46 @@ class Code:
     """When it was kept, in seconds since 1970."""
     compiled: Mapping[str, str] = field(default_factory=dict)
     """File of imported modules that is no source, as an extension or a zip -> its hash. It is not kept."""
+    edited: Sequence[str] = ()
+    """Files that were edited between their import and the start of the run."""
+    told: Sequence[str] = ()
+    """A sentence or two of each of them, for when the run begins."""
+
+    def name_of(self, file: Path) -> str | None:
+        """Return the name that the check has imported a topology's file by."""
+        # Rule: a worker knows the topology's file by what was kept, not by what stands there: it, or a package above
+        # it, may be gone when the worker starts again.
+        names = [name for name, (path, _) in self.modules.items() if path == str(file.absolute())]
+        wanted = place_of(file.absolute())[1]
+        return wanted if wanted in names else next(iter(names), None)
 
 
 def keep_code(file: Path, folder: Path) -> Code:
     """Copy the sources of a topology into ``folder``; return them.
 
-    Raises CannotLoad where an edit came while the topology was being imported, and has a part that nobody can undo.
+    Raises CannotLoad where what this process has imported is not to be had, or has an edit that nobody can undo.
     """
-    roots, kept_s, notes = code_roots(file), time.time(), side_notes(file)
+    roots, kept_s, notes, imported = code_roots(file), time.time(), side_notes(file), imported_code(file)
     folder.mkdir()
     files: dict[str, str] = {}
-    modules: dict[str, Sequence[str]] = {}
-    for name, module in list(sys.modules.items()):
-        path = Path(getattr(module, "__file__", None) or "/")
-        if name == "__main__" or path.suffix != ".py" or not is_users(path, roots):
-            continue
-        # A file that cannot be read was made by something that has none any more: every worker has to make it, too.
-        if _keep(path, folder, files, notes.sources) is not None:
-            modules[name] = str(path.absolute()), "package" if hasattr(module, "__path__") else "module"
-    size = 0
-    for path in itertools.islice(_importable_later(file, roots), MOST_FILES):
-        size += _keep(path, folder, files, notes.sources) or 0
+    for path, source in imported.sources.items():
+        _keep(path, folder, files, source)
+    size, beside = 0, dict[str, bytes]()
+    later = (str(path.absolute()) for path in _importable_later(file, roots))
+    for path in itertools.chain(imported.former, itertools.islice(later, MOST_FILES)):
+        text = None if path in files else imported.text_of(path) or _text_beside(path, imported, notes)
+        if text is not None:
+            beside[path] = text
+            _keep(path, folder, files, text)
+            size += len(text)
         if size > MOST_BYTES:
             break
-    _check_is_one_version(file, files, notes)
+    notes.beside = beside
+    modules = imported.modules
     others = {name for name in list(sys.modules) if "." not in name} | notes.missed - sys.modules.keys()
     missing = sorted(others - modules.keys())
-    return Code(modules, files, [*map(str, roots)], _links(file, files), missing, kept_s, _compiled(roots))
+    found = _links(file, files), missing, kept_s, _compiled(roots)
+    return Code(modules, files, [*map(str, roots)], *found, [*imported.edited], [*map(imported.told, imported.edited)])
 
 
 def _compiled(roots: Sequence[Path]) -> dict[str, str]:
@@ -125,30 +141,26 @@ def _hash_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _check_is_one_version(file: Path, files: Mapping[str, str], notes: SideNotes) -> None:
-    """Check that no edit was kept beside code from before it. Raises CannotLoad."""
-    # Rule: a file that was edited while the topology was being imported, and that nothing had imported, is there in its
-    # edit alone. It is kept, for the topology may have made it, but not beside the former code of a file that was
-    # edited meanwhile, too: two versions would meet in one run.
-    edited = next((path for path, source in list(notes.sources.items()) if _is_other(path, source)), None)
-    if edited is None:
-        return
-    read = {name for path in list(notes.sources) for name in (path, os.path.realpath(path))}
-    too = next((path for path in files if path not in read and _changed_s(path) > notes.began_s), None)
-    if too is not None:
+def _text_beside(path: str, imported: ImportedCode, notes: SideNotes) -> bytes | None:
+    """Return the text of a file that was not imported, if readable.
+
+    Raises CannotLoad where it is of another version than the imported code.
+    """
+    # Rule: a file that was written since the import began, and that nothing had imported, is there in its edit alone.
+    # It is kept, for the topology may have made it, but not beside former code of a file that was edited, too: two
+    # versions would meet in one run. What the topology itself had written before it imported it is no such edit.
+    if imported.mixable and changed_s(path) > notes.began_s and os.path.realpath(path) not in imported.sources:
         raise CannotLoad(
-            f"{edited} was changed while the topology was being imported, and so was {too}: no import had read that "
-            "one, so its former text is gone, and a run would mix two versions. Nothing was started. Start it again "
-            "once all files are written."
+            f"{imported.mixable} was changed after it had been imported, and {path} after that import had begun: "
+            "nothing has imported that one, so its text of before is gone, and a run would mix two versions. Nothing "
+            "was started. Start it again once all files are written; a program that stays may reload what it has "
+            "imported instead (importlib.reload). A topology that writes modules itself, when it is imported, writes "
+            "each before it imports it, and not after."
         )
-
-
-def _is_other(path: str, source: bytes) -> bool:
-    """Tell whether a file holds another source by now."""
     try:
-        return Path(path).read_bytes() != source
-    except OSError:  # removed: by the topology, where it had made it
-        return False
+        return Path(path).read_bytes()
+    except OSError:
+        return None
 
 
 def _links(file: Path, files: Mapping[str, str]) -> dict[str, str]:
@@ -159,32 +171,20 @@ def _links(file: Path, files: Mapping[str, str]) -> dict[str, str]:
 
 def _importable_later(file: Path, roots: Sequence[Path]) -> Iterator[Path]:
     """Yield files below the roots, those of the topology's own folder first."""
-    base, name = place_of(file.absolute())
+    base, name = known_place(file)
     own = base / name.partition(".")[0] if "." in name else file.absolute().parent
     # Links to folders, too: a volume of Kubernetes has nothing else, and a package may lie behind one.
     paths = (path for place in [own, *roots] for path in python_files(place, MOST_FOLDERS, follow_links=True))
     return (path for path in paths if is_users(path, roots))
 
 
-def _keep(path: Path, folder: Path, files: dict[str, str], imported: Mapping[str, bytes]) -> int | None:
-    """Copy a file that is not kept yet; return the bytes copied, None where it cannot be read.
-
-    Of one that was imported, copy what the import has read.
-    """
+def _keep(path: str, folder: Path, files: dict[str, str], source: bytes) -> None:
+    """Copy this source of a file."""
     # Rule: a file is known by the path that it is imported by, and by its real one. A link that is turned while the
     # run goes on (a release, a volume of Kubernetes) leads to another real path, whose code would be taken for new.
-    own, real = str(path.absolute()), os.path.realpath(path)
-    if own in files:
-        return 0
-    try:
-        source = path.read_bytes()
-    except OSError:
-        return None
-    source = imported.get(own, source)
-    files[own] = digest = hashlib.sha256(source).hexdigest()
-    files.setdefault(real, digest)
+    files[path] = digest = hashlib.sha256(source).hexdigest()
+    files.setdefault(os.path.realpath(path), digest)
     (folder / digest).write_bytes(source)
-    return len(source)
 
 
 def own_build() -> str:
@@ -218,7 +218,8 @@ class KeptCode(MetaPathFinder):
         self._roots = list(dict.fromkeys([*map(Path, code.roots), *(Path(root).resolve() for root in code.roots)]))
         self._elsewhere = frozenset(code.elsewhere)
         self._folder = folder
-        self._tell = functools.cache(tell)  # once for each
+        known = frozenset(code.edited)  # told when the run began
+        self._tell = functools.cache(lambda file: None if file in known else tell(file))  # once for each
         self._tell_added = functools.cache(tell_added)
         self._tell_compiled = tell_compiled
 
@@ -414,23 +415,12 @@ class KeptCode(MetaPathFinder):
             own.write_bytes(source)
             with contextlib.suppress(FileExistsError):
                 first.hardlink_to(own)
-                if _changed_s(file) > self._code.kept_s:
+                if changed_s(file) > self._code.kept_s:
                     self._tell_added(file, True)
             own.unlink()
             return first.read_bytes()
         except OSError:  # no room, or the folder was swept: what is there is all that there is
             return source
-
-
-def _changed_s(file: str) -> float:
-    """Return when a file came to its place, or was written last; 0 where it is not there."""
-    # A link in its path that was turned has brought it there, too. Times of change: that of the content can be set.
-    path = Path(file).absolute()
-    try:
-        times = [path.stat().st_ctime, path.lstat().st_ctime]
-        return max(times + [place.lstat().st_ctime for place in path.parents if place.is_symlink()])
-    except OSError:
-        return 0.0
 
 
 class _KeptLoader(importlib.machinery.SourceFileLoader):

@@ -13,7 +13,6 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -24,6 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from streamlet.base.errors import BadInput, StreamletError, hurts_one_tuple, text_of
+from streamlet.base.loaded_sources import file_clock_s, load_of, note_read, source_of_main
 from streamlet.base.readable import why_unreadable
 from streamlet.model.pystorm_names import PAGE
 from streamlet.model.topology import TopologySpec, is_topology
@@ -53,12 +53,15 @@ class ImportedOtherwise(StreamletError):
         )
 
 
-def load_topology(file: Path, name: str | None = None, notes_sources: bool = True) -> TopologySpec:
+def load_topology(
+    file: Path, name: str | None = None, notes_sources: bool = True, known_as: str | None = None
+) -> TopologySpec:
     """Return the topology called ``name`` in a file, or the only one. Raises CannotLoad.
 
-    ``notes_sources``: for a run that starts after this check, and keeps the code that was imported.
+    ``notes_sources``: for a run that starts after this check, and keeps the code that was imported. ``known_as``: the
+    name of its module where that is loaded, or was kept, and the file may be gone.
     """
-    module = _import(file, notes_sources)
+    module = _import(file, notes_sources, known_as)
     found = {key: value.__topology__ for key, value in vars(module).items() if is_topology(value)}
     if name is not None:
         if name not in found:
@@ -97,6 +100,12 @@ def place_of(file: Path) -> tuple[Path, str]:
     return folder, ".".join(names)
 
 
+def known_place(file: Path) -> tuple[Path, str]:
+    """Return where this process has imported a file from, or would."""
+    # A package's files may be gone by now.
+    return side_notes(file).place or place_of(file.absolute())
+
+
 def source_folder(file: Path) -> Path | None:
     """Return the ``src`` beside the folder of ``file``, where there is one."""
     folder = file.absolute().parent.parent / "src"
@@ -112,20 +121,24 @@ def code_roots(file: Path) -> list[Path]:
     # Rule: the folder of a link's target is one, too, and one that the topology put on sys.path. A topology's file, or
     # a package, that is a link may put its real folder there: neighbours in it are code of the run like any other.
     added = [Path(place).absolute() for place in list(side_notes(file).places) if not is_library(Path(place))]
-    nearest = [place_of(file.absolute())[0], source_folder(file), place_of(file.resolve())[0], *added]
+    nearest = [known_place(file)[0], source_folder(file), place_of(file.resolve())[0], *added]
     roots = [root for root in nearest if root is not None]
     return [*dict.fromkeys([*roots, *(root.resolve() for root in roots)])]
 
 
-def _import(file: Path, notes_sources: bool) -> ModuleType:
+def _import(file: Path, notes_sources: bool, known_as: str | None) -> ModuleType:
     file = file.absolute()
-    _check_is_module(file)
-    folder, name = place_of(file)
+    if known_as is None:
+        _check_is_module(file)
+        folder, name = place_of(file)
+    else:
+        folder, name = file.parents[known_as.count(".")], known_as
+    side_notes(file).place = folder, name
     _put_on_path(file, folder)
     _check_name_is_free(file, folder, name)
     token = _file_being_imported.set(file)
     try:
-        with _noted(file, notes_sources):
+        with _noted(file, name, notes_sources):
             return importlib.import_module(name)
     except SyntaxError as error:
         place = f"line {error.lineno}" if error.lineno else "at its start"
@@ -200,13 +213,40 @@ class SideNotes(MetaPathFinder):
     """What a topology's import does beside it.
 
     ``missed``: names that it looked for and did not find. ``places``: folders that it put on ``sys.path``. ``sources``:
-    what it read of the user's files, by absolute path; ``began_s``: when it began, in seconds since 1970.
+    what it read of the user's files, by absolute path; ``made``: those of them that were written after it began, at
+    ``began_s`` (seconds since 1970). ``place``: the folder that the file is imported from, and its name there.
+    ``load``: the spec of the module that it made. ``beside``: what the files that it did not read held when the last
+    run was checked.
     """
 
     missed: set[str] = field(default_factory=set)
     places: dict[str, None] = field(default_factory=dict)
     sources: dict[str, bytes] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set)
     began_s: float = 0.0
+    place: tuple[Path, str] | None = None
+    load: object = None
+    beside: dict[str, bytes] = field(default_factory=dict)
+
+    def begin(self, module: ModuleType | None) -> None:
+        """Forget the former load of a topology's module, unless it stands."""
+        # Rule: what an import has read is what runs until the module is loaded again. A second run in one process
+        # imports nothing, and forgot what the first had read: its workers took an edit that the process had not.
+        if module is not None and getattr(module, "__spec__", None) is self.load:
+            return
+        noted = None if module is None else load_of(module)
+        self.began_s = file_clock_s() if noted is None else noted.noted_s
+        self.sources, self.made, self.beside, self.load = {}, set(), {}, None
+
+    def read(self, path: str, loader: object, source: bytes) -> bytes:
+        """Note what an import reads; return what it is to load."""
+        # Rule: a script is imported a second time, under its own name, when it calls run: its text is then the one that
+        # the program was started with. An edit meanwhile would be other code than the program's own.
+        self.sources[path] = source = source_of_main(path) or source
+        note_read(path, loader, source)
+        if changed_s(path) >= self.began_s:
+            self.made.add(path)
+        return source
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         """Note a name that no other finder has found, and find nothing."""
@@ -217,11 +257,10 @@ _side_notes: dict[Path, SideNotes] = {}
 
 
 @contextlib.contextmanager
-def _noted(file: Path, notes_sources: bool) -> Iterator[None]:
+def _noted(file: Path, name: str, notes_sources: bool) -> Iterator[None]:
     """Note what an import of this file does beside it."""
     notes, before = side_notes(file), set(sys.path)
-    # Of this import alone: what an earlier one has loaded may have been loaded again since, by anybody.
-    notes.sources, notes.began_s = {}, time.time()
+    notes.begin(sys.modules.get(name))
 
     def note_places() -> None:
         notes.places.update((path, None) for path in sys.path if isinstance(path, str) and path not in before)
@@ -230,6 +269,7 @@ def _noted(file: Path, notes_sources: bool) -> Iterator[None]:
     try:
         with _sources_noted(file, notes, note_places) if notes_sources else contextlib.nullcontext():
             yield
+        notes.load = getattr(sys.modules.get(name), "__spec__", None)
     finally:
         with contextlib.suppress(ValueError):  # the topology may have cleared the list
             sys.meta_path.remove(notes)
@@ -245,22 +285,22 @@ def _sources_noted(file: Path, notes: SideNotes, note_places: Callable[[], None]
     loader = importlib.machinery.SourceFileLoader
     get_data, path_stats = loader.get_data, loader.path_stats
     readers: dict[str, object] = {}
-    roots, known = code_roots(file), len(notes.places)
+    roots, places = code_roots(file), len(notes.places)
 
     def is_code(own: importlib.machinery.SourceFileLoader, path: str) -> bool:
-        nonlocal roots, known
+        nonlocal roots, places
         if path != own.path or not may_be_users(path):
             return False
         note_places()
-        if len(notes.places) != known:
-            roots, known = code_roots(file), len(notes.places)
+        if len(notes.places) != places:
+            roots, places = code_roots(file), len(notes.places)
         return is_users(Path(path), roots)
 
     def noted_data(own: importlib.machinery.SourceFileLoader, path: str) -> bytes:
         data = get_data(own, path)
         # Asked again by the same loader, for the text of a module that is loaded, it may be of an edit.
         if is_code(own, path) and readers.get(path) is not own:
-            readers[path], notes.sources[str(Path(path).absolute())] = own, data
+            readers[path], data = own, notes.read(str(Path(path).absolute()), own, data)
         return data
 
     def no_stats(own: importlib.machinery.SourceFileLoader, path: str) -> Any:
@@ -278,6 +318,17 @@ def _sources_noted(file: Path, notes: SideNotes, note_places: Callable[[], None]
             loader.get_data = get_data  # type: ignore[method-assign]  # a method of its own before
         if loader.path_stats is no_stats:
             loader.path_stats = path_stats  # type: ignore[method-assign]  # as above
+
+
+def changed_s(file: str) -> float:
+    """Return when a file came to its place, or was written last; 0 where it is not there."""
+    # A link in its path that was turned has brought it there, too. Times of change: that of the content can be set.
+    path = Path(file).absolute()
+    try:
+        times = [path.stat().st_ctime, path.lstat().st_ctime]
+        return max(times + [place.lstat().st_ctime for place in path.parents if place.is_symlink()])
+    except OSError:
+        return 0.0
 
 
 def side_notes(file: Path) -> SideNotes:

@@ -165,6 +165,7 @@ class WorkerPlan:
     elsewhere: Annotated[Sequence[str], _list_of(_is(str))] = field(default_factory=list)
     kept_s: Annotated[float, _is(int, float)] = 0.0
     compiled: Annotated[Mapping[str, str], _dict_of(_is(str), _is(str))] = field(default_factory=dict)
+    edited: Annotated[Sequence[str], _list_of(_is(str))] = field(default_factory=list)
     """The code of the run as it was when it was checked (``kept_code.Code``)."""
     build: Text = ""
     """Hash of streamlet's own files when the run began (``kept_code``); empty where they travel with the run."""

@@ -256,13 +256,15 @@ class Worker:
 
     def _placed(self) -> Plan:
         """Import the topology and place its tasks as the coordinator did. Raises StreamletError."""
-        plan = self.plan
+        plan, name = self.plan, None
         if plan.modules:
-            code = Code(plan.modules, plan.files, plan.roots, plan.links, plan.elsewhere, plan.kept_s, plan.compiled)
+            kept = plan.links, plan.elsewhere, plan.kept_s, plan.compiled, plan.edited
+            code = Code(plan.modules, plan.files, plan.roots, *kept)
             tell = self._tell_edited, self._tell_added, self._tell_compiled
             KeptCode(code, Path(plan.code_folder), *tell).install()
+            name = code.name_of(Path(plan.file))
         try:
-            topology = load_topology(Path(plan.file), plan.attribute, notes_sources=False)
+            topology = load_topology(Path(plan.file), plan.attribute, notes_sources=False, known_as=name)
         except CannotLoad as error:  # the coordinator could: the user's input is not bad
             raise ImportedOtherwise(self.index, plan.file, error) from error
         placed = make_plan(topology, plan.workers, plan.conf)

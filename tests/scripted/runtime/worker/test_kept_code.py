@@ -79,7 +79,7 @@ class EditThenKill(Watcher):
 
     def on_status(self, status: RunStatus) -> None:
         lines = self.seen.read_text().splitlines() if self.seen.exists() else []
-        if lines and not self.killed:
+        if len(lines) > 1 and not self.killed:  # the bolt has written, not only its spout
             self.killed = True
             self.edit()
             (pid,) = [worker["pid"] for worker in status.workers if worker["worker"] == 1]
@@ -116,6 +116,23 @@ def test_a_worker_that_restarts_runs_the_code_of_the_start_and_tells_the_edit(tm
     file = tmp_path / f"coded_{tmp_path.name}.py"
     file.write_text(FILE.format(beside=beside.stem, seen=str(seen)))
     watcher = run_edited(file, seen, lambda: make_second(file, beside))
+    assert set(seen.read_text().splitlines()) == {"1 first, first", "2 first, first"}
+    assert_told(watcher, file, beside)
+
+
+@pytest.mark.parametrize("packaged", [False, True])
+def test_a_worker_that_restarts_after_the_topologys_file_was_removed_runs_the_code_of_the_start(
+    tmp_path: Path, packaged: bool
+) -> None:
+    """A checkout of another branch, or a deployment that takes the old folder away."""
+    seen, folder = tmp_path / "seen", tmp_path / f"flows_{packaged}"
+    folder.mkdir()
+    if packaged:
+        (folder / "__init__.py").write_text("")
+    file, beside = folder / f"removed_{packaged}.py", folder / f"beside_removed_{packaged}.py"
+    beside.write_text('VERSION = "first"\n')
+    file.write_text(FILE.format(beside=f".{beside.stem}" if packaged else beside.stem, seen=str(seen)))
+    watcher = run_edited(file, seen, lambda: shutil.rmtree(folder))
     assert set(seen.read_text().splitlines()) == {"1 first, first", "2 first, first"}
     assert_told(watcher, file, beside)
 
@@ -166,8 +183,8 @@ def test_an_edit_while_the_check_still_imports_is_told_and_not_taken(tmp_path: P
     assert ProcessesBackend().run(request, watcher, stop).reason == "interrupted"
     assert set(seen.read_text().splitlines()) == {"1 first, first"}
     for path in (file, tmp_path / f"beside_{name}.py"):
-        told = [text for text in watcher.texts if text.startswith(f"{path} was changed since the run began")]
-        assert len(told) == 2 and "Worker 1 (epoch 1) runs the code of the start" in "".join(told)
+        (told,) = [text for text in watcher.texts if str(path) in text]
+        assert told.startswith(f"{path} was changed after this process had imported it. The run is of the version")
 
 
 def test_an_edit_while_the_check_imports_that_reaches_what_it_did_not_import_is_refused(
@@ -177,8 +194,8 @@ def test_an_edit_while_the_check_imports_that_reaches_what_it_did_not_import_is_
     name = f"mixed_{tmp_path.name}"
     late = tmp_path / f"late_{name}.py"
     late.write_text("VERSION = 'first'\n")
-    time.sleep(0.05)  # times of files may lag behind the clock by a tick of the kernel
     file, _ = edited_at_import(tmp_path, name, f"beside_{name}.py", late.name)
+    time.sleep(0.05)  # what is written within the same tick of the kernel may be the topology's own
     topology = load_topology(file)
     request = RunRequest(topology, resolve(topology.config, {}), file=file, workers=2, seconds=PATIENCE_S)
     (tmp_path / "runs").mkdir()
@@ -186,7 +203,7 @@ def test_an_edit_while_the_check_imports_that_reaches_what_it_did_not_import_is_
     with pytest.raises(CannotLoad) as refused:
         ProcessesBackend().run(request, Watcher(), Stop())
     text = refused.value.message
-    assert f"{tmp_path / f'beside_{name}.py'} was changed while the topology was being imported" in text
+    assert f"{tmp_path / f'beside_{name}.py'} was changed after it had been imported, and {late} after that" in text
     assert str(late) in text and "Nothing was started" in text and "tart it again" in text
     assert refused.value.exit_status == 2
     assert not list((tmp_path / "runs").iterdir())
@@ -206,6 +223,108 @@ def test_a_file_that_only_methods_import_and_the_import_made_is_kept_as_it_is(tm
     code = keep_code(file, tmp_path / "code")
     for path, text in ((made, b"VERSION = 22\n"), (lazy, b"VERSION = 1\n")):
         assert (tmp_path / "code" / code.files[str(path)]).read_bytes() == text
+
+
+GENERATED = (
+    """
+import importlib, pathlib, sys, tempfile, time
+folder = pathlib.Path(__file__).parent
+made, lazy = folder / "made_NAME.py", folder / "lazy_NAME.py"
+HEAD
+def versions():
+    import made_NAME, lazy_NAME
+    return made_NAME.VERSION, lazy_NAME.VERSION
+"""
+    + ENDLESS.replace("self.n = 0", "self.n = 0; open(SEEN, 'a').write(f'{context.epoch} {versions()}\\n')")
+    + """
+class Writes(Bolt):
+    def initialize(self, conf, context):
+        self.line = f"{context.epoch} {versions()}\\n"
+    def process(self, tup):
+        open(SEEN, "a").write(self.line)
+
+class Coded(Topology):
+    config = {"topology.max.spout.pending": 10}
+    endless = Endless.spec()
+    writes = Writes.spec(inputs=[endless])
+"""
+)
+
+IF_MISSING = """
+if not made.exists() or CHANGES:
+    made.write_text("VERSION = 'made'\\n")
+    lazy.write_text("VERSION = 'made'\\n")
+    importlib.invalidate_caches()
+import made_NAME
+"""
+
+WITH_A_STAMP = IF_MISSING.replace("CHANGES", "True").replace("\"VERSION = 'made'", "f\"VERSION = '{time.time_ns()}'")
+
+WRITTEN_AGAIN = f"""{WITH_A_STAMP}
+made.write_text("VERSION = 'again'\\n")
+lazy.write_text("VERSION = 'late'\\n")
+"""
+
+INTO_A_NEW_FOLDER = f"""
+folder = pathlib.Path(tempfile.mkdtemp(dir=folder, prefix="new-"))
+made, lazy = folder / made.name, folder / lazy.name
+sys.path.insert(0, str(folder))
+{WITH_A_STAMP}"""
+
+SHAPES = {
+    "if_missing": IF_MISSING.replace("CHANGES", "False"),
+    "the_same": IF_MISSING.replace("CHANGES", "True"),
+    "stamped": WITH_A_STAMP,
+    "written_again": WRITTEN_AGAIN,
+}
+
+
+def generating(tmp_path: Path, shape: str, head: str, *, there: bool) -> tuple[Path, Path]:
+    """Write a topology that generates code when it is imported; return it, and what its components write."""
+    seen = tmp_path / "seen"
+    file = tmp_path / f"generates_{shape}_{there}.py"
+    text = GENERATED.replace("HEAD", head).replace("NAME", f"{shape}_{there}").replace("SEEN", repr(str(seen)))
+    file.write_text(text)
+    for name in ("made", "lazy") if there else ():
+        (tmp_path / f"{name}_{shape}_{there}.py").write_text("VERSION = 'of a former run'\n")
+    time.sleep(0.05)  # times of files may lag behind the clock by a tick of the kernel
+    return file, seen
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_code_that_a_topology_generates_when_it_is_imported_is_the_one_of_the_check(
+    tmp_path: Path, shape: str, there: bool
+) -> None:
+    """Each worker generates it again, and imports what the check has imported; so does one that starts again."""
+    file, seen = generating(tmp_path, shape, SHAPES[shape], there=there)
+    run_edited(file, seen, lambda: None)
+    lines = [line.partition(" ") for line in seen.read_text().splitlines()]
+    assert {epoch for epoch, _, _ in lines} == {"1", "2"}
+    (versions,) = {versions for _, _, versions in lines}
+    assert versions.startswith(f"('{sys.modules[f'made_{shape}_{there}'].VERSION}', ")
+
+
+def test_of_code_that_is_generated_into_a_new_folder_the_imported_is_the_same_and_the_other_is_told(
+    tmp_path: Path,
+) -> None:
+    """Each worker has a folder of its own: a module there that the check has not imported is another in each."""
+    file, seen = generating(tmp_path, "new_folder", INTO_A_NEW_FOLDER, there=False)
+    watcher = run_edited(file, seen, lambda: None)
+    made = sys.modules["made_new_folder_False"].VERSION
+    assert {line.split("'")[1] for line in seen.read_text().splitlines()} == {made}
+    told = [text for text in watcher.texts if "lazy_new_folder_False.py was added or changed after the run" in text]
+    assert len(told) == 3
+
+
+def test_a_topology_that_writes_its_modules_after_their_import_is_told_the_order(tmp_path: Path) -> None:
+    """Nobody can tell this from an edit: what was imported is from before the import began."""
+    head = "import made_NAME\nmade.write_text('VERSION = 1\\n')\nlazy.write_text('VERSION = 1\\n')\n"
+    file, _ = generating(tmp_path, "late", head, there=True)
+    topology = load_topology(file)
+    request = RunRequest(topology, resolve(topology.config, {}), file=file, workers=2, seconds=PATIENCE_S)
+    with pytest.raises(CannotLoad, match="writes each before it imports it, and not after"):
+        ProcessesBackend().run(request, Watcher(), Stop())
 
 
 def test_what_a_topologys_import_puts_into_the_loaders_place_stays_there(
