@@ -58,9 +58,9 @@ class EndAsked:
 
 @contextmanager
 def signals_to(came: Callable[[int, float], None]) -> Iterator[None]:
-    """Give SIGINT, SIGTERM and SIGHUP to ``came``, on a thread, with when they came.
+    """Give SIGINT, SIGTERM and SIGHUP to ``came``, on a thread.
 
-    In seconds of the monotonic clock. Called on the main thread.
+    With the second of the monotonic clock when each came. Called on the main thread.
     """
     # Not in a handler: Python runs it on the main thread, between two lines of its own. Where that thread sleeps in a
     # user's code, or stands in a C library, the second Ctrl-C would wait; and a handler interrupts whatever it may. The

@@ -182,7 +182,7 @@ class BoltTask:
         self.long_s = inf
         """Seconds of a slice after which ``look_back`` is called."""
         self.look_back: LookBack = none_kept
-        """Returns the seconds in which the call could not go on."""
+        """Returns the seconds while the call could not go on."""
         self._noted_held = 0
         self._failures = 0
         """Tuples that failed: ``process`` raised, or the bolt called ``fail``; each once."""
@@ -660,7 +660,7 @@ class BoltTask:
         return kept_s
 
     def _look_back(self, work: Work, size: int, began: float) -> float:
-        """Say what a slice that took long was about; return the seconds in which it could not go on."""
+        """Say what a slice that took long was about; return the seconds while it could not go on."""
         run = work.run
         first = len(run.roots) - (work.left + size)
         count = min(size, len(run.roots) - first)

@@ -130,7 +130,7 @@ class HeldTuples:
         self._stood: deque[tuple[float, float]] = deque(maxlen=MOST_STOOD)
         """Times while the process stood still, or emits of the bolt waited for room. Any thread appends."""
         self._not_full: deque[tuple[float, float]] = deque(maxlen=MOST_STOOD)
-        """Times in which it was not full, however much it held. Any thread appends."""
+        """Times while it was not full, however much it held. Any thread appends."""
         self.look_if_missed: Callable[[], None] = _nobody_looks
         """Finds, and notes here, whether the process has stood still until now."""
         self.threads: set[int] = set()
@@ -210,7 +210,7 @@ class HeldTuples:
     def ends(self, tup: Tuple) -> None:
         """Note that a held tuple is worked on no longer. Any thread."""
         # Rule: the thread of a call looks before it says that this is over. If the call held the interpreter's lock,
-        # nobody has looked yet, and whoever does so first must find it under way.
+        # nobody has looked yet, and the first who does so must find it under way.
         self.look_if_missed()
         self._over[tup] = None
         self.calls.pop(tup, None)
@@ -267,8 +267,8 @@ class HeldTuples:
 
         ``by_own_call``: one of the bolt's held the interpreter's lock. Any thread.
         """
-        # Rule: a bolt is not full while the process stands still, whoever holds the interpreter's lock, and wherever:
-        # it could do nothing. With that time a pool of quick calls was told to need more threads.
+        # Rule: a bolt is not full while the process stands still, wherever the interpreter's lock is held: it could
+        # do nothing. With that time a pool of quick calls was told to need more threads.
         self._stood.append((looked, now))
         if not by_own_call:
             self._not_full.append((looked, now))
@@ -277,7 +277,7 @@ class HeldTuples:
                 call.stood_s += now - max(call.since, looked)
 
     def note_behind(self, began: float, now: float) -> None:
-        """Note that the loop was in another task's call since ``began``, a bolt's or a spout's."""
+        """Note that the loop was in another task's call since ``began``."""
         # Rule: a bolt is not full while nobody takes what it emits because the loop is in another task's call.
         if self._waits_for_room:
             self._not_full.append((max(began, self._room_since), now))

@@ -80,12 +80,12 @@ Messages = Callable[[int], Any]
 LookBack = Callable[[int, str, float, str], float]
 """Takes a call of the loop that took long: task, method, when it began, what it was about.
 
-Returns the seconds of it in which it could not go on.
+Returns the seconds while it could not go on.
 """
 
 
 def none_kept(task: int, call: str, began: float, on: str) -> float:
-    """Return 0: nobody knows of a time in which the call could not go on."""
+    """Return 0: nobody knows of a time while the call could not go on."""
     return 0.0
 
 

@@ -384,7 +384,7 @@ def held_lock(component: str, task_id: int, call: str, took_s: float, on: str, h
 
 
 def someone_held_lock(held_s: float, under_way: Sequence[str]) -> str:
-    """Return the warning of a lock that was held by nobody knows whom."""
+    """Return the warning of a lock that an unknown call held."""
     calls = ", ".join(under_way) or "no call of a component"
     return (
         f"For {held_s:.0f} s no thread of this process could run, nor look which one kept the others from it: a call "

@@ -77,7 +77,7 @@ class LockWatch:
         return found[0].task
 
     def by_loop_s(self, began: float, ended: float) -> float:
-        """Return the seconds of a time in which a call of the loop held the lock."""
+        """Return the seconds of a time while the loop held the lock."""
         return sum(one.within_s(began, ended) for one in [*self._by_loop])
 
     def _tell_of_thread(self, one: Stood, calls: Sequence[UserCall]) -> None:

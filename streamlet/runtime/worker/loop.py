@@ -351,11 +351,11 @@ class WorkerLoop:
         self.standstill.look_if_missed(self.clock.monotonic())
 
     def _threads(self) -> set[int]:
-        """Return the threads of which one may hold the interpreter's lock. Any thread."""
+        """Return the threads that may hold the interpreter's lock. Any thread."""
         return {self._thread, *chain.from_iterable([*bolt.held.threads] for bolt in [*self.back_pressure.bounded])}
 
     def _under_way(self) -> list[UserCall]:
-        """Return the calls that are under way, here and on threads of bolts. Any thread."""
+        """Return the calls under way, here and on threads of bolts. Any thread."""
         look, _ = present_call(self.shared.in_hand, self.tasks)
         calls = [UserCall(self._thread, look.task, look.call, look.began)] if look.task else []
         for bolt in [*self.back_pressure.bounded]:
@@ -366,14 +366,17 @@ class WorkerLoop:
         return calls
 
     def _stood(self, one: Stood) -> None:
-        """Count a standstill for no call outside of the loop, and for no bolt. Any thread."""
+        """Count a standstill for no call of a thread, and no bolt. Any thread."""
         holder = self._lock_watch.stood(one)
         for live in [*self.tasks.values()]:
             if isinstance(live.task, BoltTask):
                 live.task.held.note_stood(one.began, one.ended, by_own_call=live.task.task_id == holder)
 
     def _look_back(self, task: int, call: str, began: float, on: str) -> float:
-        """Look back at a call of the loop that took long; return the seconds in which it could not go on."""
+        """Look back at a call of the loop that took long.
+
+        Returns the seconds while it could not go on.
+        """
         now, name = self.clock.monotonic(), self._component_of(task)
         self.standstill.look(now)
         for other in self.back_pressure.bounded:

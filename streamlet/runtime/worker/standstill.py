@@ -115,7 +115,7 @@ class Standstill:
             self.look(now)
 
     def kept_s(self, thread: int, began: float, ended: float) -> float:
-        """Return the seconds of a time in which a thread surely could not go on.
+        """Return the seconds while a thread surely could not go on.
 
         The process was stopped, or the thread waited for the lock.
         """
