@@ -665,7 +665,7 @@ class Coroutines(AsyncBolt):
         await asyncio.sleep(0.001)
 
 class Held(Topology):
-    config = {"streamlet.task.hang.secs": 1, "topology.message.timeout.secs": 10, "streamlet.threads.queue.max": 1}
+    config = {"streamlet.task.hang.secs": 1, "topology.message.timeout.secs": 60, "streamlet.threads.queue.max": 1}
     numbers = Numbers.spec()
     pool = Pool.spec(inputs=[numbers])
     sink = Sink.spec(inputs=[pool])
@@ -743,7 +743,7 @@ class Sink(Bolt):
         pass
 
 class Blocked(Topology):
-    config = {"topology.message.timeout.secs": 20, "streamlet.threads.queue.max": 1}
+    config = {"topology.message.timeout.secs": 60, "streamlet.threads.queue.max": 1}
     numbers = Numbers.spec()
     pool = Pool.spec(inputs=[numbers])
     sink = Sink.spec(inputs=[pool])
