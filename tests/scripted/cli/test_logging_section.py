@@ -126,13 +126,13 @@ from streamlet import Bolt, ReliableSpout, Topology
 
 class Once(ReliableSpout):
     outputs = ["n"]
-    done = False
+    left = 1
     def next_tuple(self):
-        if not self.done:
-            self.done = True
-            self.emit([1], tup_id=1)
+        if self.left:
+            self.left -= 1
+            self.emit(["n"], tup_id="only")
     def caught_up(self):
-        return self.done and not self.has_unfinished()
+        return not (self.left or self.has_unfinished())
 
 class Calls(Bolt):
     def process(self, tup):
