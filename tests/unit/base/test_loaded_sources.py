@@ -63,7 +63,7 @@ def test_a_class_that_is_defined_notes_the_folder_that_its_module_is_imported_fr
     inner = importlib.import_module("noted_package.inner")
     note_defined(inner.__name__)
     assert load_of(inner) is not None and load_of(module) is not None
-    assert load_of(sys.modules[__name__]) is None
+    assert load_of(pytest) is None
     for nothing in (None, "no.such.module", "sys"):
         note_defined(nothing)
 
