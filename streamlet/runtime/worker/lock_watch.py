@@ -12,10 +12,8 @@ from typing import NamedTuple
 from streamlet.components.tuples import Tuple
 from streamlet.runtime.tasks.in_hand import shortened
 from streamlet.runtime.tasks.user_errors import held_lock, someone_held_lock
+from streamlet.runtime.worker.held_watch import TellOfTask
 from streamlet.runtime.worker.standstill import MOST_KEPT, Stood
-
-TellOfTask = Callable[[str, str, str, int], None]
-"""Takes level, text, component and task."""
 
 
 class UserCall(NamedTuple):
