@@ -242,7 +242,7 @@ class InlineBackend:
             workers=({"worker": 0, "epoch": 1},),
             hanging=tuple(
                 {"worker": 0, "component": loop.plan.tasks[row["task"] - 1].component, **row}
-                for row in loop.held_too_long()
+                for row in loop.long_calls.rows()
             ),
         )
 
@@ -299,7 +299,7 @@ class _CallWatch:
 
     def __enter__(self) -> None:
         now = self._shared.clock.monotonic()
-        self._loop.standstill.look(now, self._gap_s)
+        self._loop.long_calls.standstill.look(now, self._gap_s)
         self._long.observe(present_call(self._shared.in_hand, self._loop.tasks)[0], now)
         self._thread.start()
 
@@ -312,11 +312,11 @@ class _CallWatch:
         while not over:
             over = self._over.wait(LOOK_S)
             now = self._shared.clock.monotonic()  # before the look: the run may hold the lock between these two
-            self._loop.standstill.look(now, self._gap_s)
+            self._loop.long_calls.standstill.look(now, self._gap_s)
             look, tup = present_call(self._shared.in_hand, self._loop.tasks)
             hang = self._long.observe(look, now)
             if hang is not None:  # else the loop looks itself
-                self._loop.look_at_held(self._gap_s, self._log)
+                self._loop.long_calls.look(self._gap_s, self._log)
             if hang is not None and hang.first:
                 self._tell(hang, tup, "Nothing else runs meanwhile.")
             if self._long.over is not None:

@@ -17,18 +17,15 @@ import logging
 import math
 import os
 import selectors
-import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel, hurts_one_tuple
 from streamlet.base.untracked import NOBODY_SENDS, untracked_text
 from streamlet.components.batching import BatchingBolt
 from streamlet.components.bolt import Bolt
-from streamlet.components.tuples import Tuple
 from streamlet.model.bolt_numbers import not_numbers
 from streamlet.model.paused import PausedPart
 from streamlet.model.plan import TICK_PERIOD, Plan
@@ -38,7 +35,6 @@ from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext, build_task, component_names, takes_batches
 from streamlet.runtime.tasks.emitter import Inbox, Run, Work
-from streamlet.runtime.tasks.held_tuples import LONG_S
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.other_threads import OtherThreads
 from streamlet.runtime.tasks.spout_task import SpoutTask
@@ -48,19 +44,15 @@ from streamlet.runtime.tasks.user_errors import (
     behind,
     could_not_start,
     exited,
-    held_lock,
 )
 from streamlet.runtime.worker.back_pressure import BackPressure
 from streamlet.runtime.worker.closing import close_components
-from streamlet.runtime.worker.hang_watch import present_call
-from streamlet.runtime.worker.held_watch import LOOKS, HeldWatch, TellOfTask
-from streamlet.runtime.worker.lock_watch import LockWatch, UserCall
 from streamlet.runtime.worker.log_lines import keep_shown
+from streamlet.runtime.worker.long_calls import LongCalls
 from streamlet.runtime.worker.memory_growth import MemoryGrowth
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.spout_wakeups import SpoutWakeups
 from streamlet.runtime.worker.spout_weights import SpoutWeights
-from streamlet.runtime.worker.standstill import Standstill, Stood
 from streamlet.runtime.worker.thread_watch import LOOK_S as THREADS_LOOK_S
 from streamlet.runtime.worker.thread_watch import ThreadWatch
 from streamlet.runtime.worker.timers import Timers
@@ -203,19 +195,8 @@ class WorkerLoop:
         self.at_rest = False
         """Whether the last turn has left nothing to do before a timer, a spout or another worker brings something."""
         self.timers = Timers()
-        self._thread = threading.get_native_id()
-        self.standstill = Standstill(self._stood, threads=self._threads)
-        self._lock_watch = LockWatch(
-            self._thread,
-            shared.conf["streamlet.task.hang.secs"],
-            self._under_way,
-            self._component_of,
-            # Soon, on this thread: in one process nobody else may tell.
-            lambda *told: self.post(partial(shared.tell, *told)),
-        )
-        self.ledgers.look_back = self._look_back
-        self.ledgers.long_s = min(LONG_S, shared.conf["streamlet.task.hang.secs"])
-        self._held_watch: HeldWatch | None = None
+        self.long_calls = LongCalls(shared, self.tasks, self.back_pressure.bounded, self.post)
+        self.ledgers.look_back, self.ledgers.long_s = self.long_calls.look_back, self.long_calls.long_s
         self._thread_watch = ThreadWatch(shared.tell, self._note_final)
         self.wakeups = SpoutWakeups(
             self.selector,
@@ -267,7 +248,7 @@ class WorkerLoop:
                 self._check_numbers(live.component, task.component)
                 live.task.initialized()
                 self._add_bolt(live, now)
-        self._watch_held(now)
+        self.long_calls.begin(self.timers, now)
         self.timers.every(IDLE_S, self.wakeups.renew, now)
         self.timers.every(THREADS_LOOK_S, lambda: self._thread_watch.look(self.tasks.values()), now)
         self.shared.in_hand.clear()
@@ -289,8 +270,8 @@ class WorkerLoop:
         assert isinstance(live.component, Bolt) and isinstance(live.task, BoltTask)
         if live.task.held.most or live.component.answers_for_untracked:
             self.back_pressure.bounded.append(live.task)
-        live.task.look_back, live.task.long_s = self._look_back, self.ledgers.long_s
-        live.task.held.look_if_missed = self._look_if_missed
+        live.task.look_back, live.task.long_s = self.long_calls.look_back, self.long_calls.long_s
+        live.task.held.look_if_missed = self.long_calls.look_if_missed
         if live.component.answers_for_untracked or not live.component.auto_ack:
             self._holders.append(live.task)
         if live.component.timer_interval_s is not None:
@@ -301,72 +282,6 @@ class WorkerLoop:
         """Check the numbers that ``initialize`` may set. Raises ComponentFailed."""
         for attribute, value, what in not_numbers(bolt):
             raise ComponentFailed(f"The bolt {name} has {attribute} = {value!r} after initialize. {what}")
-
-    def _watch_held(self, now: float) -> None:
-        answering = [bolt for bolt in self.back_pressure.bounded if bolt.bolt.answers_for_untracked]
-        limit_s = self.shared.conf["streamlet.task.hang.secs"]
-        if answering:
-            self._held_watch = HeldWatch(answering, limit_s, self.shared.tell, self.standstill)
-            self.timers.every(limit_s / LOOKS, self._look_at_held, now)
-
-    def _look_at_held(self) -> None:
-        assert self._held_watch is not None
-        self._held_watch.look_if_due(self.clock.monotonic())
-        self._held_watch.note_stuck()
-
-    def look_at_held(self, gap_s: float, tell: TellOfTask | None = None) -> None:
-        """Look for calls elsewhere that take too long, beside the loop. Any thread, more often than each ``gap_s``."""
-        now = self.clock.monotonic()
-        self.standstill.look(now, gap_s)
-        if self._held_watch is not None:
-            self._held_watch.look_if_due(now, tell)
-
-    def _look_if_missed(self) -> None:
-        self.standstill.look_if_missed(self.clock.monotonic())
-
-    def _threads(self) -> set[int]:
-        """Return the threads that may hold the interpreter's lock. Any thread."""
-        return {self._thread, *chain.from_iterable([*bolt.held.threads] for bolt in [*self.back_pressure.bounded])}
-
-    def _under_way(self) -> list[UserCall]:
-        """Return the calls under way, here and on threads of bolts. Any thread."""
-        look, _ = present_call(self.shared.in_hand, self.tasks)
-        calls = [UserCall(self._thread, look.task, look.call, look.began)] if look.task else []
-        for bolt in [*self.back_pressure.bounded]:
-            calls += [
-                UserCall(call.thread, bolt.task_id, "process", call.since, tup)
-                for tup, call in [*bolt.held.calls.items()]
-            ]
-        return calls
-
-    def _stood(self, one: Stood) -> None:
-        """Count a standstill for no call elsewhere and no bolt. Any thread."""
-        holder = self._lock_watch.stood(one)
-        for live in [*self.tasks.values()]:
-            if isinstance(live.task, BoltTask):
-                live.task.held.note_stood(one.began, one.ended, by_own_call=live.task.task_id == holder)
-
-    def _look_back(self, task: int, call: str, began: float, on: str) -> float:
-        """Look back at a long call; return its seconds of no progress."""
-        now, name = self.clock.monotonic(), self._component_of(task)
-        self.standstill.look(now)
-        for other in self.back_pressure.bounded:
-            if other.task_id != task:
-                other.held.note_behind(began, now)
-        # Rule: who holds the interpreter's lock for as long as a hang is named by the loop itself, afterwards. While it
-        # lasts no thread can look, and who looks first would find somebody else, or the stack of another call.
-        held_s = self._lock_watch.by_loop_s(began, now)
-        if held_s >= self.shared.conf["streamlet.task.hang.secs"]:
-            self.shared.tell("warning", held_lock(name, task, call, now - began, on, held_s), name, task)
-        return self.standstill.kept_s(self._thread, began, now)
-
-    def held_too_long(self) -> list[dict[str, Any]]:
-        """Return the tuples that bolts work on elsewhere for too long. Any thread."""
-        return [] if self._held_watch is None else self._held_watch.rows(self.clock.monotonic())
-
-    def stuck_elsewhere(self) -> tuple[int, Tuple, float] | None:
-        """Return a task whose threads all hang, its oldest tuple, since when."""
-        return None if self._held_watch is None else self._held_watch.noted_stuck()
 
     def _call_every(self, period_s: float, on_timer: Callable[[], None], whose: str, now: float) -> None:
         try:
@@ -914,7 +829,7 @@ class WorkerLoop:
             self.shared.in_hand.note_call(live.plan.task_id, "process_tick", now, live.task.held.given)
             live.task.tick(period_s, early)
             if self.clock.monotonic() - now >= live.task.long_s:
-                self._look_back(live.plan.task_id, "process_tick", now, "")
+                self.long_calls.look_back(live.plan.task_id, "process_tick", now, "")
             self.shared.in_hand.clear()
             live.task.note_held()
             self._collect(live)
@@ -926,7 +841,7 @@ class WorkerLoop:
         self.shared.in_hand.note_call(live.plan.task_id, "on_timer", now, live.task.held.given)
         live.task.call(live.component.on_timer)
         if self.clock.monotonic() - now >= live.task.long_s:
-            self._look_back(live.plan.task_id, "on_timer", now, "")
+            self.long_calls.look_back(live.plan.task_id, "on_timer", now, "")
         self.shared.in_hand.clear()
         live.task.note_held()
         self._collect(live)

@@ -597,9 +597,9 @@ class Worker:
     def _beat(self) -> None:
         built = [] if self.initialized else list(self.loop.tasks.values())
         component = built[-1].plan.component if built else ""
-        self.loop.look_at_held(self._held_gap_s)
-        hanging = [*self._hanging(), *self.loop.held_too_long()]
-        if (stuck := self.loop.stuck_elsewhere()) is not None:
+        self.loop.long_calls.look(self._held_gap_s)
+        hanging = [*self._hanging(), *self.loop.long_calls.rows()]
+        if (stuck := self.loop.long_calls.stuck()) is not None:
             task, tup, since = stuck
             why = f"has had only calls of {self._task_name(task)} that hang, for {self.clock.monotonic() - since:.0f} s"
             self._ask_for_replacement(why, task, tup, shortened(tup.values))
