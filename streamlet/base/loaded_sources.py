@@ -7,16 +7,15 @@ else when a topology's class is defined, which its import does.
 
 from __future__ import annotations
 
-import ast
-import functools
 import os
 import sys
 import sysconfig
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 _NOT_THEIRS = tuple(
@@ -26,8 +25,6 @@ _NOT_THEIRS = tuple(
 _LIBRARIES = ("site-packages", "dist-packages")
 _CLOCK_REALTIME_COARSE = 5
 """Linux's number; the ``time`` module has no name for it."""
-SOON_S = 1.0
-"""Seconds that the start of this process may be off, as the kernel tells it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,17 +36,15 @@ class Load:
     source: bytes
     noted_s: float
     """When it was noted, in seconds since 1970."""
-    is_exact: bool
-    """The import has read this very source; else it was read from the file soon after."""
 
 
 _loads: dict[str, Load] = {}
-"""The last noted load by the absolute path of its file; that of the program by ``__main__``."""
+"""Name of a module -> its last noted load. By names: one file may be loaded under two."""
 
 
-def note_read(path: str, loader: object, source: bytes) -> None:
+def note_read(loader: SourceFileLoader, source: bytes) -> None:
     """Note a source that this loader is importing."""
-    _loads[path] = Load(loader, source, file_clock_s(), is_exact=True)
+    _loads[loader.name] = Load(loader, source, file_clock_s())
 
 
 def note_defined(module_name: object) -> None:
@@ -59,7 +54,7 @@ def note_defined(module_name: object) -> None:
     if module is None or path is None or not is_theirs(path):
         return
     # The folder that it is imported from, by its name: in a package some levels up.
-    levels = module.__name__.count(".")
+    levels = names_of(module)["__name__"].count(".")
     root = f"{Path(path).parents[min(levels, len(Path(path).parents) - 1)]}{os.sep}"
     for other in list(sys.modules.values()):
         file = file_of(other)
@@ -74,8 +69,8 @@ def note_file(module: ModuleType) -> Load | None:
         source = Path(path or "").read_bytes()
     except (OSError, ValueError):
         return None
-    load = Load(_mark(module), source, file_clock_s(), is_exact=False)
-    _loads[_key(module)] = load
+    names = names_of(module)
+    load = _loads[names["__name__"]] = Load(names.get("__spec__") or module, source, file_clock_s())
     return load
 
 
@@ -83,8 +78,8 @@ def load_of(module: ModuleType) -> Load | None:
     """Return the note of the load that a module is from."""
     # Rule: a module is of the noted load only while it has the spec or the loader of then. A reload, or another import,
     # makes others, and what runs then is another source.
-    load = _loads.get(_key(module))
-    spec = getattr(module, "__spec__", None)
+    names = names_of(module)
+    load, spec = _loads.get(names.get("__name__", "")), names.get("__spec__")
     marks = (module,) if spec is None else (spec, getattr(spec, "loader", None))
     return load if load is not None and any(load.mark is mark for mark in marks) else None
 
@@ -104,23 +99,17 @@ def file_clock_s() -> float:
     return time.clock_gettime(_CLOCK_REALTIME_COARSE)
 
 
-def _mark(module: ModuleType) -> object:
-    return getattr(module, "__spec__", None) or module
+def names_of(module: object) -> Mapping[str, Any]:
+    """Return a module's names with their values; none of anything else."""
+    # Rule: ask a module nothing that it may answer by code. Anything may stand in sys.modules: one that is loaded
+    # lazily would be loaded by the question, and others raise.
+    return object.__getattribute__(module, "__dict__") if issubclass(type(module), ModuleType) else {}
 
 
-def _key(module: ModuleType) -> str:
-    # A script is loaded a second time, under its own name.
-    return "__main__" if module is sys.modules.get("__main__") else file_of(module) or ""
-
-
-def file_of(module: Any) -> str | None:
+def file_of(module: object) -> str | None:
     """Return the absolute path of a module's source file, if any."""
-    # Anything may stand in sys.modules, and a module made lazily may raise whatever when it is asked.
-    try:
-        file = getattr(module, "__file__", None)
-    except Exception:  # noqa: BLE001 - see above
-        return None
-    if not isinstance(file, str) or not file.endswith(".py"):
+    file = names_of(module).get("__file__")
+    if not isinstance(file, str) or not file.endswith(".py") or "\0" in file:
         return None
     # A Path costs ten times as much, for each of thousands of modules.
     return file if file.startswith("/") and "//" not in file and "/./" not in file else str(Path(file).absolute())
@@ -129,72 +118,3 @@ def file_of(module: Any) -> str | None:
 def is_theirs(path: str) -> bool:
     """Tell whether a file is not a library's, by its path alone."""
     return not path.startswith(_NOT_THEIRS) and not any(f"{os.sep}{name}{os.sep}" in path for name in _LIBRARIES)
-
-
-@functools.cache
-def process_began_s() -> float:
-    """Return when this process began, in seconds since 1970."""
-    fields = Path("/proc/self/stat").read_text(errors="replace").rpartition(")")[2].split()
-    since_boot_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot_s)
-
-
-def fits(module: ModuleType, source: bytes) -> bool:
-    """Tell whether a module's functions may be those of this source."""
-    # Rule: where nobody has noted what an import read, a module's functions tell whether it was this text: their code
-    # and its lines are in memory. A kernel that imported a helper before its edit would run another than its workers.
-    loader = getattr(getattr(module, "__spec__", None), "loader", None)
-    if type(loader) is not SourceFileLoader:  # others may change code on its way
-        return True
-    path = str(module.__file__)
-    try:
-        tree = ast.parse(source)
-        known = set(_shapes(compile(tree, path, "exec", dont_inherit=True)))
-    except (SyntaxError, ValueError):
-        return False
-    decorated = _decorated(tree)
-    codes = [code for code in _codes(module, path) if decorated.isdisjoint(code.co_qualname.split("."))]
-    return all(_shape(code) in known for code in codes)
-
-
-def _decorated(tree: ast.Module) -> set[str]:
-    """Return the names of decorated functions and classes."""
-    # A decorator may compile them again: a checker of types does, under the file's own name.
-    plain = {"property", "staticmethod", "classmethod"}
-    return {
-        node.name
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        and any(not isinstance(one, ast.Name) or one.id not in plain for one in node.decorator_list)
-    }
-
-
-def _codes(module: ModuleType, path: str) -> list[CodeType]:
-    """Return the code of a module's own functions and methods."""
-    values = list(vars(module).values())
-    for cls in [value for value in values if isinstance(value, type) and value.__module__ == module.__name__]:
-        values += vars(cls).values()
-    codes = []
-    for value in values:
-        inner = getattr(value, "fget", None) if isinstance(value, property) else value
-        inner = inner.__func__ if isinstance(inner, (staticmethod, classmethod)) else inner
-        if isinstance(inner, FunctionType) and inner.__code__.co_filename == path:
-            codes.append(inner.__code__)
-    return codes
-
-
-def _shapes(code: CodeType) -> list[object]:
-    """Return the shapes of this code and of all within it."""
-    within = [const for const in code.co_consts if isinstance(const, CodeType)]
-    return [_shape(code), *(shape for inner in within for shape in _shapes(inner))]
-
-
-def _shape(code: CodeType) -> object:
-    """Return what makes two compilations of one text alike."""
-    # Compared as bytes: the interpreter's own comparison has met code that it had made faster meanwhile.
-    consts = tuple(_shape(const) if isinstance(const, CodeType) else _as_text(const) for const in code.co_consts)
-    return code.co_name, code.co_firstlineno, code.co_code, code.co_names, code.co_varnames, consts
-
-
-def _as_text(const: object) -> str:
-    return f"frozenset {sorted(map(repr, const))}" if isinstance(const, frozenset) else repr(const)

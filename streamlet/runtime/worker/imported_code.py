@@ -10,18 +10,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 
-from streamlet.base.loaded_sources import (
-    SOON_S,
-    Load,
-    file_of,
-    fits,
-    load_of,
-    note_file,
-    process_began_s,
-)
-from streamlet.runtime.worker.loading import CannotLoad, changed_s, code_roots, side_notes
+from streamlet.base.loaded_sources import file_of, load_of, note_file
+from streamlet.runtime.worker.loading import code_roots, side_notes
 from streamlet.runtime.worker.users_files import is_users
 
 
@@ -37,12 +28,12 @@ class ImportedCode:
     """Files that hold another text by now, or are gone."""
     mixable: str = ""
     """One of them that an edit came to, not the topology's own import; else empty."""
-    former: Mapping[str, bytes] = field(default_factory=dict)
-    """Where there is one: what the files that nothing has imported held when the last run was checked."""
+    former: Mapping[str, bytes] | None = None
+    """With a mixable file: what files that nothing had imported held in the run before; None without such a run."""
 
     def text_of(self, path: str) -> bytes | None:
         """Return the text that belongs to this version; None where it is what stands in the file."""
-        return self.sources.get(path, self.former.get(path))
+        return self.sources.get(path, (self.former or {}).get(path))
 
     def told(self, path: str) -> str:
         """Say of an edited file that the run is of another version."""
@@ -57,7 +48,7 @@ class ImportedCode:
 
 
 def imported_code(file: Path) -> ImportedCode:
-    """Return the code that this process has imported for a topology's file. Raises CannotLoad."""
+    """Return the code that this process has imported for a topology's file."""
     notes, roots = side_notes(file), code_roots(file)
     sources = dict(notes.sources)
     modules: dict[str, Sequence[str]] = {}
@@ -65,7 +56,7 @@ def imported_code(file: Path) -> ImportedCode:
         path = file_of(module)
         if name == "__main__" or path is None or not is_users(Path(path), roots):
             continue
-        load = _load(name, module, path)
+        load = load_of(module) or note_file(module)
         # A file that cannot be read was made by something that has none any more: every worker has to make it, too.
         if load is not None:
             modules[name] = path, "package" if hasattr(module, "__path__") else "module"
@@ -78,31 +69,7 @@ def imported_code(file: Path) -> ImportedCode:
         if there != source and not (there is None and is_own):
             edited.append(path)
             mixable = mixable or ("" if is_own or there is None else path)
-    return ImportedCode(sources, modules, edited, mixable, notes.beside if mixable else {})
-
-
-def _load(name: str, module: ModuleType, path: str) -> Load | None:
-    """Return what a module was loaded from; None where it has no file. Raises CannotLoad."""
-    load = load_of(module) or note_file(module)
-    if load is None:
-        return None
-    there = _text_in(path)
-    if there == load.source and (load.is_exact or changed_s(path) < process_began_s() - SOON_S):
-        return load
-    if fits(module, load.source):
-        return load
-    # Rule: a tool that puts an edit's functions into the module (IPython's autoreload) has taken the edit, without a
-    # load that could be noted: what runs here is what stands in the file.
-    if there is not None and there != load.source and fits(module, there):
-        return note_file(module)
-    if load.is_exact:  # functions made by other means; the text was read by the import itself
-        return load
-    raise CannotLoad(
-        f"{path} was changed after this process had imported it as {name}: the functions in memory are not those of "
-        "the file. What was imported is not there as text any more, and workers would run another version than this "
-        f"process has. Nothing was started. Reload it (importlib.reload({name})) and what imports it, or start the "
-        "program again."
-    )
+    return ImportedCode(sources, modules, edited, mixable, notes.beside if mixable else None)
 
 
 def _text_in(path: str) -> bytes | None:

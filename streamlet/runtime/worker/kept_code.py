@@ -32,6 +32,7 @@ from types import ModuleType
 from typing import Any
 
 from streamlet.base.errors import StreamletError
+from streamlet.base.loaded_sources import names_of
 from streamlet.base.python_files import python_files
 from streamlet.runtime.worker.imported_code import ImportedCode, imported_code
 from streamlet.runtime.worker.loading import (
@@ -108,8 +109,11 @@ def keep_code(file: Path, folder: Path) -> Code:
         _keep(path, folder, files, source)
     size, beside = 0, dict[str, bytes]()
     later = (str(path.absolute()) for path in _importable_later(file, roots))
-    for path in itertools.chain(imported.former, itertools.islice(later, MOST_FILES)):
-        text = None if path in files else imported.text_of(path) or _text_beside(path, imported, notes)
+    for path in itertools.chain(imported.former or (), itertools.islice(later, MOST_FILES)):
+        text = None if path in files else imported.text_of(path)
+        # Beside former code of a second run goes what was there for the first, and no file that came since.
+        if text is None and path not in files and imported.former is None:
+            text = _text_beside(path, imported, notes)
         if text is not None:
             beside[path] = text
             _keep(path, folder, files, text)
@@ -128,8 +132,10 @@ def _compiled(roots: Sequence[Path]) -> dict[str, str]:
     """Return the files of imported modules that are no sources, with hashes."""
     found = {}
     for module in list(sys.modules.values()):
-        archive = getattr(getattr(getattr(module, "__spec__", None), "loader", None), "archive", None)
-        path = Path(archive if isinstance(archive, str) else getattr(module, "__file__", None) or "/")
+        names = names_of(module)
+        archive = getattr(getattr(names.get("__spec__"), "loader", None), "archive", None)
+        file = archive if isinstance(archive, str) else names.get("__file__")
+        path = Path(file if isinstance(file, str) and "\0" not in file else "/")
         if path.suffix != ".py" and str(path.absolute()) not in found and path.is_file() and is_users(path, roots):
             with contextlib.suppress(OSError):
                 found[str(path.absolute())] = _hash_of(path)

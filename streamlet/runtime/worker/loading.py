@@ -100,6 +100,16 @@ def place_of(file: Path) -> tuple[Path, str]:
     return folder, ".".join(names)
 
 
+def _forget_former_program(file: Path, name: str) -> None:
+    """Forget the import of a script that ran before with another text."""
+    # Rule: a script is run again in one process, too (IPython's %run). Its class is of the text of now, and the workers
+    # of the run would import that of its first time.
+    program, former = source_of_main(str(file)), sys.modules.get(name)
+    load = None if former is None else load_of(former)
+    if program is not None and load is not None and load.source != program:
+        del sys.modules[name]
+
+
 def known_place(file: Path) -> tuple[Path, str]:
     """Return where this process has imported a file from, or would."""
     # A package's files may be gone by now.
@@ -133,6 +143,7 @@ def _import(file: Path, notes_sources: bool, known_as: str | None) -> ModuleType
         folder, name = place_of(file)
     else:
         folder, name = file.parents[known_as.count(".")], known_as
+    _forget_former_program(file, name)
     side_notes(file).place = folder, name
     _put_on_path(file, folder)
     _check_name_is_free(file, folder, name)
@@ -226,7 +237,7 @@ class SideNotes(MetaPathFinder):
     began_s: float = 0.0
     place: tuple[Path, str] | None = None
     load: object = None
-    beside: dict[str, bytes] = field(default_factory=dict)
+    beside: dict[str, bytes] | None = None
 
     def begin(self, module: ModuleType | None) -> None:
         """Forget the former load of a topology's module, unless it stands."""
@@ -236,14 +247,14 @@ class SideNotes(MetaPathFinder):
             return
         noted = None if module is None else load_of(module)
         self.began_s = file_clock_s() if noted is None else noted.noted_s
-        self.sources, self.made, self.beside, self.load = {}, set(), {}, None
+        self.sources, self.made, self.beside, self.load = {}, set(), None, None
 
-    def read(self, path: str, loader: object, source: bytes) -> bytes:
+    def read(self, path: str, loader: importlib.machinery.SourceFileLoader, source: bytes) -> bytes:
         """Note what an import reads; return what it is to load."""
         # Rule: a script is imported a second time, under its own name, when it calls run: its text is then the one that
         # the program was started with. An edit meanwhile would be other code than the program's own.
         self.sources[path] = source = source_of_main(path) or source
-        note_read(path, loader, source)
+        note_read(loader, source)
         if changed_s(path) >= self.began_s:
             self.made.add(path)
         return source

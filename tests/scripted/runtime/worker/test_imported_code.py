@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 import os
+import runpy
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import FunctionType
 
 import pytest
 
@@ -182,33 +183,43 @@ def test_an_edit_that_also_reached_what_nothing_has_imported_is_refused_before_t
     assert "importlib.reload" in text and "Nothing was started" in text
 
 
-def test_a_helper_that_was_edited_between_its_import_and_the_topologys_is_refused_by_name(notebook: Notebook) -> None:
-    """Nobody had noted its text then; its functions tell that it was another."""
-    helper = notebook.put("helper", "def seen():\n    return 'first'\n")
+def test_what_a_reload_leaves_of_former_names_stands_in_nobodys_way(notebook: Notebook) -> None:
+    """A module keeps the names that its new text does not have any more."""
+    helper = notebook.put("helper", "def old():\n    return 'first'\n\ndef seen():\n    return old()\n")
     notebook.write(head=f"import {helper.stem}\n", more=f"{helper.stem}.seen()")
-    module = importlib.import_module(helper.stem)
-    helper.write_text("def seen():\n    return 'other'\n")
+    assert notebook.run(notebook.imported())[0] == both("first", "first")
+    helper.write_text("def seen():\n    return 'second'\n")
+    notebook.words.write_text(
+        notebook.words.read_text().replace("class Writes", "class Wrote").replace("Writes", "Wrote")
+    )
+    importlib.reload(sys.modules[helper.stem])
+    words = importlib.reload(sys.modules[notebook.name]).Words
+    assert notebook.run(words) == (both("first", "second"), [])
+
+
+def test_a_file_under_two_names_runs_as_each_was_imported(notebook: Notebook) -> None:
+    helper = notebook.put("helper", 'VERSION = "first"\n')
+    notebook.write(head=f"import {helper.stem}\n", more=f"{helper.stem}.VERSION")
     words = notebook.imported()
-    with pytest.raises(CannotLoad) as refused:
-        words.run(workers=2)  # type: ignore[attr-defined]  # every topology has one
-    text = refused.value.message
-    assert text.startswith(f"{helper} was changed after this process had imported it as {helper.stem}")
-    assert f"importlib.reload({helper.stem})" in text and "Nothing was started" in text
-    importlib.reload(module)
-    assert notebook.run(words) == (both("first", "other"), [])
+    spec = importlib.util.spec_from_file_location(f"also_{helper.stem}", helper)
+    assert spec is not None and spec.loader is not None
+    sys.modules[spec.name] = also = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(also)
+    for version in "first", "second", "third":
+        helper.write_text(f'VERSION = "{version}"\n')
+        assert notebook.run(words)[0] == both("first", "first")
 
 
-def test_an_edit_that_a_tool_has_put_into_the_module_is_what_runs(notebook: Notebook) -> None:
-    """As IPython's autoreload does it where it can: no import, no new spec."""
-    helper = notebook.put("helper", "def seen():\n    return 'first'\n")
-    notebook.write(head=f"import {helper.stem}\n", more=f"{helper.stem}.seen()")
+def test_an_empty_file_and_one_that_came_later_hold_up_no_run_of_former_code(notebook: Notebook) -> None:
+    notebook.put("empty", "")
+    notebook.write()
     words = notebook.imported()
     assert notebook.run(words)[0] == both("first", "first")
-    helper.write_text("def seen():\n    return 'other'\n")
-    space: dict[str, FunctionType] = {}
-    exec(compile(helper.read_text(), str(helper), "exec"), space)
-    sys.modules[helper.stem].seen.__code__ = space["seen"].__code__
-    assert notebook.run(words) == (both("first", "other"), [])
+    time.sleep(0.05)  # times of files may lag behind the clock by a tick of the kernel
+    edit(notebook.words)
+    notebook.put("empty", "NOW = 1\n")
+    notebook.put("unrelated", "NEW = 1\n")
+    assert notebook.run(words)[0] == both("first", "first")
 
 
 def test_a_file_that_was_removed_after_its_import_runs_as_it_was(notebook: Notebook) -> None:
@@ -289,3 +300,15 @@ def test_a_script_that_is_edited_before_it_calls_run_is_run_as_it_was_started(no
     environment: Mapping[str, str] = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     subprocess.run([sys.executable, str(notebook.words)], env=environment, timeout=PATIENCE_S, check=True)
     assert set(notebook.seen.read_text().splitlines()) == both("first", "first")
+
+
+def test_a_script_that_is_run_again_in_one_process_runs_as_it_is_now(notebook: Notebook) -> None:
+    """As IPython's %run does it."""
+    notebook.write()
+    with notebook.words.open("a") as file:
+        file.write('if __name__ == "__main__":\n    Words.run(workers=2)\n')
+    for version in "first", "second":
+        edit(notebook.words, version)
+        notebook.seen.unlink(missing_ok=True)
+        runpy.run_path(str(notebook.words), run_name="__main__")
+        assert set(notebook.seen.read_text().splitlines()) == both(version, version)
