@@ -247,7 +247,7 @@ def test_a_spouts_own_limit_wins_over_the_runs() -> None:
     """topology.max.spout.pending in a component's config holds for that component, as in Storm."""
     Hoard.most.clear()
     lines = Lines.spec(config={"topology.max.spout.pending": "7"})
-    hoard = Hoard.spec(inputs=[lines], config={"topology.tick.tuple.freq.secs": 0.05})
+    hoard = Hoard.spec(inputs=[lines], config={"topology.tick.tuple.freq.secs": 0.2})
     run(type("Hoarding", (Topology,), {"lines": lines, "hoard": hoard}).__topology__)  # type: ignore[attr-defined]
     assert max(Hoard.most) == 7
 
