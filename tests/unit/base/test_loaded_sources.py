@@ -96,9 +96,10 @@ def test_what_stands_among_the_modules_is_asked_nothing(module: ModuleType) -> N
     lazy = Lazy("lazy")
     object.__getattribute__(lazy, "__dict__")["__file__"] = str(module.__file__)
     assert file_of(Proxy()) is None and file_of(lazy) == module.__file__ and load_of(lazy) is None
+    other = ModuleType("other")  # of its own: who looks through sys.modules would meet the odd name
     for odd in (5, Path("a.py"), "a\0b.py"):
-        module.__file__ = odd  # type: ignore[assignment]  # as anybody may
-        assert file_of(module) is None
+        other.__file__ = odd  # type: ignore[assignment]  # as anybody may
+        assert file_of(other) is None
 
 
 def test_the_program_of_these_tests_is_no_topology() -> None:
