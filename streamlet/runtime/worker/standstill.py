@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 MOST_KEPT = 16
@@ -17,6 +18,10 @@ MOST_KEPT = 16
 
 WAKES, WAITS = 20, 50
 """Fewer wake-ups a second are of a process without a thread that waits for the lock, or of a thread that does not."""
+
+
+def _woken() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
 
 
 def _thread_woken(thread: int) -> int:
@@ -60,25 +65,20 @@ class Standstill:
     def __init__(
         self,
         stood: Callable[[Stood], None] = lambda one: None,
+        woken: Callable[[], int] = _woken,
         threads: Callable[[], Iterable[int]] = tuple,
         thread_woken: Callable[[int], int] = _thread_woken,
     ) -> None:
-        """Begin. ``thread_woken`` counts how often one of the ``threads``, or the one that looks often, woke up.
+        """Begin. ``woken`` and ``thread_woken`` count how often the process, and each of the ``threads``, woke up.
 
-        It returns 0 where the system does not count that.
+        They return 0 where the system does not count that.
         """
         self._stood = stood
+        self._woken = woken
         self._threads = threads
         self._thread_woken = thread_woken
-        self._looker = 0
-        """The native id of the thread that looks often."""
         self._wakes = 0
-        """How often that had woken up at the last look."""
         self._wakes_of: dict[int, int] = {}
-        self._wakes_then: dict[int, int] = {}
-        """Wakes of each thread at the last look of the one that looks often."""
-        self._usual: dict[int, int] = {}
-        """Wakes of each thread between two of those looks."""
         self._gap_s = math.inf
         self._looked = math.inf
         self._times: deque[Stood] = deque(maxlen=MOST_KEPT)
@@ -93,41 +93,21 @@ class Standstill:
         # thread that runs after the lock was held is seldom that one: it would name another who had a call under way.
         with self._looks:
             looked = self._looked if self._looked < math.inf else now
-            before, self._wakes = self._wakes, self._thread_woken(self._looker)
+            before, self._wakes = self._wakes, self._woken()
             before_of, self._wakes_of = self._wakes_of, {one: self._thread_woken(one) for one in self._threads()}
-            if missed := now - looked > self._gap_s:
+            if now - looked > self._gap_s:
                 # Rule: a process that was stopped has done nothing meanwhile, and none of its calls is to blame. Where
-                # the lock is held, a thread that waits for it wakes up two hundred times a second to ask for it. Asked
-                # of the thread that looks often: all others may have woken up for work before that time began.
+                # the lock is held, a thread that waits for it wakes up two hundred times a second to ask for it.
                 stopped = 0 < self._wakes < before + WAKES * (now - looked)
-                waited = self._waited(before_of, WAITS * (now - looked))
-                self._times.append(one := Stood(looked, now, not stopped, waited))
+                often = WAITS * (now - looked)
+                waited = [one for one, wakes in self._wakes_of.items() if wakes >= before_of.get(one, 0) + often]
+                self._times.append(one := Stood(looked, now, not stopped, frozenset(waited)))
                 self._stood(one)
             if gap_s is not None:
-                self._note_usual(missed)
                 self._gap_s = gap_s
             # Rule: a look is over when it has been told. Who asks meanwhile whether one is missing waits for its end: a
             # call that held the lock would else be over before it is looked for.
             self._looked = max(now, looked)
-
-    def _waited(self, before: Mapping[int, int], often: float) -> frozenset[int]:
-        """Return the threads that woke up far more often than for work."""
-        # Rule: what a thread has woken up for work before it stood, since the last look, is taken off, as its look
-        # before says. A loop that asks a service for each tuple was cleared of the lock that it held itself.
-        usual = self._usual
-        found = [
-            one for one, wakes in self._wakes_of.items() if wakes >= before.get(one, 0) + often + usual.get(one, 0)
-        ]
-        return frozenset(found)
-
-    def _note_usual(self, missed: bool) -> None:
-        """Note how often threads wake up between two looks. On the thread that looks often."""
-        if not missed:  # else they woke up to ask for the lock
-            then = self._wakes_then
-            self._usual = {one: wakes - then[one] for one, wakes in self._wakes_of.items() if one in then}
-        self._wakes_then = self._wakes_of
-        if self._looker != (me := threading.get_native_id()):
-            self._looker, self._wakes = me, self._thread_woken(me)
 
     def look_if_missed(self, now: float) -> None:
         """Look where the one that looks often has not done so. At the price of a comparison."""
