@@ -121,11 +121,18 @@ def keep_code(file: Path, folder: Path) -> Code:
         if size > MOST_BYTES:
             break
     notes.beside = beside
-    modules = imported.modules
     others = {name for name in list(sys.modules) if "." not in name} | notes.missed - sys.modules.keys()
-    missing = sorted(others - modules.keys())
-    found = _links(file, files), missing, kept_s, _compiled(roots)
-    return Code(modules, files, [*map(str, roots)], *found, [*imported.edited], [*map(imported.told, imported.edited)])
+    return Code(
+        imported.modules,
+        files,
+        roots=[*map(str, roots)],
+        links=_links(file, files),
+        elsewhere=sorted(others - imported.modules.keys()),
+        kept_s=kept_s,
+        compiled=_compiled(roots),
+        edited=imported.edited,
+        told=[imported.told(path) for path in imported.edited],
+    )
 
 
 def _compiled(roots: Sequence[Path]) -> dict[str, str]:

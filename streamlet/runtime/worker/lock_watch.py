@@ -63,8 +63,8 @@ class LockWatch:
         if not one.held:
             return None
         found = suspects(one, self._under_way())
-        # Rule: only who alone did not ask for the lock is named. One that waits for an answer asks for nothing either,
-        # and would be named with its tuple for what another has done.
+        # Rule: name only a call whose thread alone did not ask for the lock. A call that waits for an answer asks for
+        # nothing either: of two such calls one would be blamed for the other.
         if len({call.thread for call in found}) != 1:
             self._tell_of_several(one, found)
             return None

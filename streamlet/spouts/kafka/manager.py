@@ -598,9 +598,8 @@ class PartitionManager:
 
     def _has_failed(self, offset: int) -> bool:
         """Have a record wait, and count it by its own size; False: it is not in flight."""
-        # Rule: what has failed counts by its own size, however small. It may wait for hours, and which records fail is
-        # no matter of chance: of some of 15 KiB that fail among many small ones that are done, the mean of what was
-        # read says a fraction.
+        # Rule: count what has failed by its own size, however small. It may wait for hours, and often the larger records
+        # are those that fail: the mean of all that was read says a fraction of what a hundred of 15 KiB take.
         if not self.ledger.failed(offset):
             return False
         values = self.ledger.values_of(offset)
