@@ -35,6 +35,9 @@ COMMIT_MARGIN_S = 0.75
 """What an ack takes to the spout, a commit to ZooKeeper's disk, and a busy machine to let either happen."""
 WINDOW_NS = int((COMMIT_INTERVAL_S + COMMIT_MARGIN_S) * 1e9)
 
+HELD_FROM = 0.95
+"""Share of a partition from where on the bolts keep the lines; runs are hurt before."""
+
 DEFAULTS: dict[str, Any] = {
     "batch": 64,
     "pause_s": 0.004,
@@ -43,6 +46,8 @@ DEFAULTS: dict[str, Any] = {
     "spouts": 1,
     "splits": 2,
     "counts": 2,
+    "hold": "",
+    "held_from": 0,
     "spout": {"state_update_interval_ms": int(COMMIT_INTERVAL_S * 1000)},
 }
 
@@ -175,10 +180,15 @@ def _is_keeper(pid: int) -> bool:
 
 
 class Rig:
-    """One topic, one spout id. ``evidence`` and ``watcher`` outlive every run that is started."""
+    """One topic, one spout id. ``evidence`` and ``watcher`` outlive every run that is started.
 
-    def __init__(self, cluster: DevCluster, folder: Path, lines: int, partitions: int, seed: int) -> None:
+    ``hurts``: how often a run will be hurt. Until the last time its bolts keep the end of the topic: no run is over
+    before, on a machine that is busy elsewhere.
+    """
+
+    def __init__(self, cluster: DevCluster, folder: Path, lines: int, partitions: int, seed: int, hurts: int) -> None:
         assert cluster.zookeeper is not None
+        self._hurts = hurts
         self.cluster = cluster
         self.folder = folder
         self.random = random.Random(seed)
@@ -195,6 +205,8 @@ class Rig:
             self._produce()
             self.stack.callback(self.socket.parent.rmdir)
             self.stack.callback(self.socket.unlink, missing_ok=True)
+            if self._hurts:
+                self._hold.touch()
             self.witness = Kept(
                 [sys.executable, str(HERE / "witness.py"), str(self.socket), str(self.file)], self.folder / "w.log"
             )
@@ -210,6 +222,10 @@ class Rig:
 
     def __exit__(self, *_: object) -> None:
         self.stack.close()
+
+    @property
+    def _hold(self) -> Path:
+        return self.file.with_name(self.file.name + ".hold")
 
     def _produce(self) -> None:
         wait_for("the topic", self._create_topic)
@@ -247,6 +263,7 @@ class Rig:
         """The topology's file with its settings filled in; each has a name of its own."""
         values = {**DEFAULTS, **settings}
         values |= {"zookeeper": self.cluster.zookeeper, "topic": self.name, "zk_root": ZK_ROOT, "id": self.name}
+        values |= {"hold": str(self._hold), "held_from": int(HELD_FROM * min(self.counts.values()))}
         values |= {"witness": str(self.socket), "spout": {**DEFAULTS["spout"], **settings.get("spout", {})}}
         file = self.folder / f"lines_{uuid.uuid4().hex[:8]}.py"
         text = (HERE / "topology.py").read_text()
@@ -278,6 +295,7 @@ class Rig:
         The workers stand still meanwhile, but for a moment, so that trees which are pending stay so until ``act``.
         ``stays`` is a process that ``act`` stops for longer.
         """
+        assert self._hurts, "the rig has to know before that its runs are hurt, and how often"
         self.wait_for_done(share, run.tail)
         while True:
             with _standing_still(run, stays):
@@ -288,6 +306,9 @@ class Rig:
                     break
             assert len(self.evidence.done) < self.evidence.total, f"all was over before: {run.tail()}"
             time.sleep(0.001)
+        self._hurts -= 1
+        if not self._hurts:
+            self._hold.unlink()
         print(f"seed {self.seed}: hurt at {share:.1%} of {self.evidence.total} lines, {pending} trees pending")
         return at
 
@@ -340,7 +361,7 @@ class Rig:
 
 
 @contextlib.contextmanager
-def rig(cluster: DevCluster, folder: Path, lines: int, seed: int, partitions: int = 2) -> Iterator[Rig]:
+def rig(cluster: DevCluster, folder: Path, lines: int, seed: int, partitions: int = 2, hurts: int = 0) -> Iterator[Rig]:
     """A rig that is taken down however the round ends."""
-    with Rig(cluster, folder, lines, partitions, seed) as made:
+    with Rig(cluster, folder, lines, partitions, seed, hurts) as made:
         yield made

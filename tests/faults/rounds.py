@@ -20,7 +20,7 @@ def play(cluster: DevCluster, folder: Path, kind: str, seed: int, lines: int) ->
     """Kill -9 of ``kind`` at a seeded moment between 10 % and 90 % of the lines, and everything that must hold."""
     share = random.Random(f"{kind}-{seed}").uniform(0.1, 0.9)
     kill = {"count": kill_count, "spout": kill_spout, "run": kill_run, "slot": kill_slot}[kind]
-    with rig(cluster, folder, lines, seed) as made:
+    with rig(cluster, folder, lines, seed, hurts=1) as made:
         at = kill(made, share)
         made.check()
         made.check_duplicates(at, time.monotonic_ns(), spout_died=kind != "count")

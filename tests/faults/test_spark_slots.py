@@ -22,7 +22,7 @@ def test_killed_slots_lose_nothing(cluster: DevCluster, tmp_path: Path) -> None:
     """Three kills in one run, for Spark takes its time to start: of the counting slot, of the spout's, of either."""
     seed = random.SystemRandom().getrandbits(32)
     chance = random.Random(seed)
-    with rig(cluster, tmp_path, LINES, seed) as made:
+    with rig(cluster, tmp_path, LINES, seed, hurts=3) as made:
         run = made.start(backend="spark")
         for role, low, high in (("count", 0.1, 0.3), ("spout", 0.4, 0.6), (None, 0.7, 0.9)):
             victim = role or chance.choice(["count", "spout"])

@@ -27,7 +27,7 @@ def test_ctrl_c_drains_commits_and_a_new_start_repeats_nothing(cluster: DevClust
 
     What the result says (exit status, committed offsets) is what the shell and ZooKeeper say.
     """
-    with rig(cluster, tmp_path, 10_000, seed=5) as made:
+    with rig(cluster, tmp_path, 10_000, seed=5, hurts=1) as made:
         file = made.topology()
         run = made.start(file)
         asked_ns = made.hurt(run, 0.3, lambda: os.kill(run.process.pid, signal.SIGINT))
@@ -62,7 +62,7 @@ def test_a_second_ctrl_c_ends_the_run_without_its_drain(cluster: DevCluster, tmp
 
 def test_workers_do_not_outlive_their_coordinator(cluster: DevCluster, tmp_path: Path) -> None:
     """kill -9 of ``streamlet run`` alone: 5 s later no worker is there, nor the directory of their sockets."""
-    with rig(cluster, tmp_path, 40_000, seed=7) as made:
+    with rig(cluster, tmp_path, 40_000, seed=7, hurts=1) as made:
         file = made.topology()
         run = made.start(file)
         workers = made.evidence.pids

@@ -77,7 +77,7 @@ def refuses_the_old_epoch(run: Inside) -> None:
 
 def test_a_worker_that_stands_still_is_killed_and_replaced(cluster: DevCluster, tmp_path: Path) -> None:
     """SIGSTOP of the spout's worker: the coordinator makes sure that it never wakes up."""
-    with rig(cluster, tmp_path, 8_000, seed=2) as made:
+    with rig(cluster, tmp_path, 8_000, seed=2, hurts=1) as made:
         run = made.start(**QUICK)
         made.wait_for_done(0.2, run.tail)
         stopped = made.evidence.pid_of("spout")

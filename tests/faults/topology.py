@@ -70,11 +70,16 @@ class Count(Bolt):
     def initialize(self, conf: Any, context: Any) -> None:
         self.witness = ToWitness("count")
         self.held: list[Tuple] = []
+        self.kept: list[Tuple] = []
+        self.keeps = os.path.exists(SETTINGS["hold"])
         self.seen = 0
         self.swallowed: set[str] = set()
 
     def process(self, tup: Tuple) -> None:
         if self.misbehaves(tup):
+            return
+        if self.keeps and int(tup.values[1].split("-")[1]) >= SETTINGS["held_from"]:
+            self.kept.append(tup)
             return
         self.held.append(tup)
         if len(self.held) >= SETTINGS["batch"]:
@@ -94,6 +99,10 @@ class Count(Bolt):
 
     def process_tick(self, tup: Tuple) -> None:
         self.wall_s = time.time()  # as bolts of users do; a clock that is stepped is then seen to be
+        if self.keeps and not os.path.exists(SETTINGS["hold"]):
+            self.keeps = False
+            for kept in self.kept:
+                self.process(kept)
         self.confirm()
 
     def confirm(self) -> None:
