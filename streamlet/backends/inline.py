@@ -292,43 +292,47 @@ class _CallWatch:
         self._gap_s = gap_of(STALL_S, LOOK_S, limit_s)
         self._long = HangWatch(limit_s, self._gap_s)
         self._last = HangWatch(drain_s or drain_needed_s(0.0, shared.plan.longest_timeout_s(shared.conf)), STALL_S)
-        """Of a run that is to end: fed from then on."""
+        """For a run that is to end."""
+        self._told_last = -math.inf
+        """When the call began that a run that is to end was last told to wait for."""
         self._run_thread = threading.get_ident()
-        self._over = threading.Event()
+        self._looks, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._look_until_over, name="calls", daemon=True)
 
     def __enter__(self) -> None:
-        now = self._shared.clock.monotonic()
-        self._loop.long_calls.standstill.look(now, self._gap_s)
-        self._long.observe(present_call(self._shared.in_hand, self._loop.tasks)[0], now)
         self._thread.start()
+        self._looks.wait(STALL_S)  # before the first call of a component: it may hold the lock from then on
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 
     def _look_until_over(self) -> None:
+        self._look()
+        self._looks.set()
         over = False
         while not over:
             over = self._over.wait(LOOK_S)
-            now = self._shared.clock.monotonic()  # before the look: the run may hold the lock between these two
-            self._loop.long_calls.standstill.look(now, self._gap_s)
-            look, tup = present_call(self._shared.in_hand, self._loop.tasks)
-            hang = self._long.observe(look, now)
-            if hang is not None:  # else the loop looks itself
-                self._loop.long_calls.look(self._gap_s, self._log)
-            if hang is not None and hang.first:
-                self._tell(hang, tup, "Nothing else runs meanwhile.")
-            if self._long.over is not None:
-                told = self._long.over
-                name = self._name(told.look.task)
-                logger.warning(
-                    "%s went on after more than %.0f s.", name, told.seconds, extra=self._about(told.look.task)
-                )
-            hang = self._last.observe(look, now) if self._stop.asked else None
-            if hang is not None and hang.first:
-                remedy = "a second Ctrl-C or SIGTERM kills it, and what is open is then replayed."
-                self._tell(hang, tup, f"The run cannot end before that call returns: {remedy}")
+            self._look()
+
+    def _look(self) -> None:
+        now = self._shared.clock.monotonic()  # before the look: the run may hold the lock between these two
+        self._loop.long_calls.standstill.look(now, self._gap_s)
+        look, tup = present_call(self._shared.in_hand, self._loop.tasks)
+        hang = self._long.observe(look, now)
+        if hang is not None:  # else the loop looks itself
+            self._loop.long_calls.look(self._gap_s, self._log)
+        if hang is not None and hang.first:
+            self._tell(hang, tup, "Nothing else runs meanwhile.")
+        if self._long.over is not None:
+            told = self._long.over
+            name = self._name(told.look.task)
+            logger.warning("%s went on after more than %.0f s.", name, told.seconds, extra=self._about(told.look.task))
+        hang = self._last.observe(look, now)
+        if hang is not None and self._stop.asked and hang.look.began != self._told_last:
+            self._told_last = hang.look.began
+            remedy = "a second Ctrl-C or SIGTERM kills it, and what is open is then replayed."
+            self._tell(hang, tup, f"The run cannot end before that call returns: {remedy}")
 
     def _tell(self, hang: Hang, tup: Tuple | Batch | None, follows: str) -> None:
         call = call_text(hang, tup, self._name(hang.look.task))

@@ -481,6 +481,8 @@ class RunCoordinator:
     def _new_page(self, worker: int, epoch: int) -> str:
         """Make the page of a worker; return its path, empty where none can be made."""
         self.pages.pop(worker, None)
+        if self.stop.killed:
+            return ""
         path = self.directory / f"hand-{worker}.{epoch}"
         try:
             for former in self.directory.glob(f"hand-{worker}.*"):  # a run of months has deaths without number
@@ -690,11 +692,19 @@ class RunCoordinator:
 
     # -- doing -------------------------------------------------------------------------------------------------
 
+    def _start_unless_killed(self, worker: int, epoch: int) -> None:
+        # Rule: start no process and make no file once the run is killed, and end what was begun just before. The kill
+        # ends the workers before this process ends: seen from here, one has died and is to be replaced.
+        if not self.stop.killed:
+            self.launcher.start(worker, epoch, self.adopt)
+        if self.stop.killed:
+            self.stop.kill()
+
     def _do(self, wanted: list[instructions.Instruction]) -> None:
         for instruction in wanted:
             match instruction:
                 case instructions.Start(worker, epoch):
-                    self.launcher.start(worker, epoch, self.adopt)
+                    self._start_unless_killed(worker, epoch)
                 case instructions.AskWhy(workers):
                     self.launcher.ask_why(workers, self._held_up.append)
                 case instructions.Kill(worker, epoch):

@@ -13,20 +13,25 @@ from streamlet.runtime.tasks.user_errors import ComponentFailed, could_not_close
 from streamlet.runtime.worker.hang_watch import stack_of
 
 ClosingCall = tuple[LiveTask, str, Callable[[], None]]
+IsOver = Callable[[int, str, float], None]
+"""Takes a call that is over: task, method, when it began."""
 
 
-def close_components(tasks: Collection[LiveTask], shared: WorkerContext, clean: bool) -> list[ComponentFailed]:
+def close_components(
+    tasks: Collection[LiveTask], shared: WorkerContext, clean: bool, is_over: IsOver
+) -> list[ComponentFailed]:
     """Close all components; return what they raised. ``cleanup`` is called after a ``clean`` end only."""
     raised = []
     for live in tasks:
         _refuse_emits(live)
     for live, name, act in [*_cleanups(tasks, clean), *_spout_ends(tasks, clean)]:
-        shared.in_hand.note_call(live.plan.task_id, name, shared.clock.monotonic())
+        shared.in_hand.note_call(live.plan.task_id, name, began := shared.clock.monotonic())
         try:
             act()
         except BaseException as error:  # noqa: BLE001 - every component gets its turn, whatever another does
             if not (isinstance(live.task, SpoutTask) and live.task.retired):  # its first reason counts
                 raised.append(could_not_close(live.plan.component, live.plan.task_id, name, error, act))
+        is_over(live.plan.task_id, name, began)
     shared.in_hand.clear()
     return raised + (_finish_pools(shared) if clean else [])
 

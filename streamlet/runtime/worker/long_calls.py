@@ -63,15 +63,22 @@ class LongCalls:
         self._held.note_stuck()
 
     def look(self, gap_s: float, tell: TellOfTask | None = None) -> None:
-        """Look beside the loop. Any thread, more often than each ``gap_s``."""
+        """Look beside the loop. Any thread; of those beside it, more often than each ``gap_s``."""
         now = self._shared.clock.monotonic()
-        self.standstill.look(now, gap_s)
+        # Rule: the loop's thread is never the one that looks often. It may hold the lock itself, and a thread that does
+        # not wait for it makes the process look as if it had been stopped.
+        self.standstill.look(now, None if threading.get_native_id() == self._thread else gap_s)
         if self._held is not None:
             self._held.look_if_due(now, tell)
 
     def look_if_missed(self) -> None:
         """Look if the thread that looks often has not done so. Any thread."""
         self.standstill.look_if_missed(self._shared.clock.monotonic())
+
+    def is_over(self, task: int, call: str, began: float) -> None:
+        """Look back at a call of the loop, if it took long."""
+        if self._shared.clock.monotonic() - began >= self.long_s:
+            self.look_back(task, call, began, "")
 
     def look_back(self, task: int, call: str, began: float, on: str) -> float:
         """Look back at a long call; return its seconds of no progress."""

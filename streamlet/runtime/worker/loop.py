@@ -224,15 +224,17 @@ class WorkerLoop:
         self.links.attach(self.selector)
         now = self.clock.monotonic()
         for task in self.plan.tasks_on(self.shared.worker):
-            where = "its constructor"
-            self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
+            where, began = "its constructor", self.clock.monotonic()
+            self.shared.in_hand.note_call(task.task_id, where, began)
             try:
                 cells = self.untracked.cells_of(task.task_id)
                 live = self.tasks[task.task_id] = build_task(self.shared, task, self.other_threads, cells)
                 self.shared.built(live)
-                where = "initialize"
-                self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
+                self.long_calls.is_over(task.task_id, where, began)
+                where, began = "initialize", self.clock.monotonic()
+                self.shared.in_hand.note_call(task.task_id, where, began)
                 live.component.initialize(live.conf, live.context)
+                self.long_calls.is_over(task.task_id, where, began)
             except BaseException as error:
                 if not hurts_one_tuple(error):
                     raise
@@ -454,7 +456,7 @@ class WorkerLoop:
     def close(self, clean: bool) -> list[ComponentFailed]:
         """Close all components, and the loop; return what they raised, by name."""
         self._refuse_calls(object, "after the run had closed. It was not taken.")
-        raised = close_components(self.tasks.values(), self.shared, clean)
+        raised = close_components(self.tasks.values(), self.shared, clean, self.long_calls.is_over)
         self._thread_watch.look(self.tasks.values())
         self.links.close()
         self.selector.close()
@@ -828,8 +830,7 @@ class WorkerLoop:
             now = self.clock.monotonic()
             self.shared.in_hand.note_call(live.plan.task_id, "process_tick", now, live.task.held.given)
             live.task.tick(period_s, early)
-            if self.clock.monotonic() - now >= live.task.long_s:
-                self.long_calls.look_back(live.plan.task_id, "process_tick", now, "")
+            self.long_calls.is_over(live.plan.task_id, "process_tick", now)
             self.shared.in_hand.clear()
             live.task.note_held()
             self._collect(live)
@@ -840,8 +841,7 @@ class WorkerLoop:
         now = self.clock.monotonic()
         self.shared.in_hand.note_call(live.plan.task_id, "on_timer", now, live.task.held.given)
         live.task.call(live.component.on_timer)
-        if self.clock.monotonic() - now >= live.task.long_s:
-            self.long_calls.look_back(live.plan.task_id, "on_timer", now, "")
+        self.long_calls.is_over(live.plan.task_id, "on_timer", now)
         self.shared.in_hand.clear()
         live.task.note_held()
         self._collect(live)

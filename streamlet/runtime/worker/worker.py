@@ -136,6 +136,8 @@ class Worker:
         self.server: LinkServer | None = None
         self._tls = _tls_of(plan.certificate)
         self.over = threading.Event()
+        self._looks = threading.Event()
+        """The control thread has looked at the loop."""
         self._parent = os.getppid()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._page = map_page(plan.page)
@@ -180,6 +182,9 @@ class Worker:
             self._build()
             self._listen()
             self._control_thread.start()
+            # Rule: the thread that looks has looked before the first call of a component. One that holds the lock from
+            # then on would be told as one that let others look, or to nobody.
+            self._looks.wait(GAP_S)
             self.loop.initialize()
             self.loop.be_careful(self.plan.careful, self.plan.careful_s)
             self.loop.timers.every(self.plan.heartbeat_s, self._note_numbers, self.clock.monotonic(), aligned=True)
@@ -471,6 +476,9 @@ class Worker:
 
     def _control(self) -> None:
         assert self.server is not None
+        self.loop.long_calls.look(self._held_gap_s)
+        self._hanging()
+        self._looks.set()
         with selectors.DefaultSelector() as selector:
             selector.register(self.channel, selectors.EVENT_READ, self._read_messages)
             # Peers and the coordinator are served here, not on the loop's thread: a `process` that takes a minute must

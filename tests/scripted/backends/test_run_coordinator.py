@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import socket
 from typing import Any
 
@@ -18,7 +19,7 @@ from streamlet.base.clock import ManualClock
 from streamlet.base.log_line import LogLine
 from streamlet.model.settings import resolve
 from streamlet.runtime.links.wire import FrameWriter, pack
-from streamlet.runtime.supervision.instructions import Instruction
+from streamlet.runtime.supervision.instructions import Instruction, Start
 from streamlet.runtime.supervision.supervisor import Limits, WorkerState
 from streamlet.runtime.tasks.in_hand import COUNT, Holding, InHand
 from streamlet.runtime.tasks.task_stats import TaskStats
@@ -245,6 +246,24 @@ def test_a_worker_that_is_started_again_leaves_no_page(coordinator: RunCoordinat
     coordinator._new_page(1, 1)
     assert sorted(path.name for path in coordinator.directory.glob("hand-*")) == ["hand-0.4", "hand-1.1"]
     coordinator._clear()
+
+
+def test_nothing_is_started_nor_written_once_the_run_is_killed(coordinator: RunCoordinator) -> None:
+    """The kill ends the workers first: to the coordinator one has died. It may be starting another just then."""
+    started: list[int] = []
+    killed: list[int] = []
+    coordinator.stop.on_kill(lambda: killed.append(len(started)))
+
+    def start(worker: int, epoch: int, adopt: Any) -> None:
+        started.append(epoch)
+        coordinator.stop.kill()
+
+    coordinator.launcher.start = start  # type: ignore[method-assign]
+    for epoch in (1, 2):
+        coordinator._do([Start(0, epoch)])
+    assert started == [1] and killed == [1, 1, 1], "what is started during a kill is killed after it"
+    shutil.rmtree(coordinator.directory)
+    assert coordinator._new_page(0, 2) == "" and not coordinator.directory.exists()
 
 
 def test_what_a_killed_worker_said_in_the_same_read_counts_no_more(coordinator: RunCoordinator) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,6 +35,17 @@ class SlowPair(Topology):
     slow = Slow.spec(inputs=[silent])
 
 
+Beside = Callable[[Callable[[], None]], None]
+
+
+@pytest.fixture
+def beside() -> Iterator[Beside]:
+    """Runs a call on a thread that is not the loop's, and lives as long."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(time.sleep, 0.001).result()  # it has woken up once: the system counts that
+        yield lambda act: pool.submit(act).result()
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
@@ -42,20 +57,22 @@ def told() -> list[Any]:
 
 
 @pytest.fixture
-def calls(clock: ManualClock, told: list[Any]) -> Any:
+def calls(clock: ManualClock, told: list[Any], beside: Beside) -> Any:
     tell: Any = lambda *line: told.append(line)  # noqa: E731
     loop = WorkerLoop(made_context(SlowPair.__topology__, 1, 0, {}, clock=clock, tell=tell), NoLinks())
     loop.initialize()
-    loop.long_calls.look(LOOKS_S)
+    beside(partial(loop.long_calls.look, LOOKS_S))
     yield loop.long_calls
     loop.close(clean=False)
 
 
-def test_a_call_counts_whole_while_somebody_could_look(clock: ManualClock, calls: LongCalls, told: list[Any]) -> None:
+def test_a_call_counts_whole_while_somebody_could_look(
+    clock: ManualClock, calls: LongCalls, told: list[Any], beside: Beside
+) -> None:
     began = clock.monotonic()
     for _ in range(60):
         clock.advance(LOOKS_S / 2)
-        calls.look(LOOKS_S)
+        beside(partial(calls.look, LOOKS_S))
     assert calls.look_back(2, "process", began, "") == 0.0 and told == []
 
 
@@ -71,3 +88,14 @@ def test_a_call_does_not_count_while_the_process_was_stopped_and_nobody_is_named
 
 def test_without_bolts_that_work_elsewhere_nothing_hangs_there(calls: LongCalls) -> None:
     assert calls.rows() == [] and calls.stuck() is None
+
+
+def test_the_thread_of_the_loop_is_never_the_one_that_looks_often(
+    clock: ManualClock, calls: LongCalls, beside: Beside
+) -> None:
+    """It may hold the lock itself, and would wake up as seldom as one of a process that was stopped."""
+    beside(partial(calls.look, LOOKS_S))
+    calls.look(LOOKS_S / 100)  # of a last heartbeat that the loop sends itself
+    clock.advance(LOOKS_S / 2)
+    calls.look(LOOKS_S)
+    assert calls.standstill.kept_s(0, 0.0, clock.monotonic()) == 0.0
