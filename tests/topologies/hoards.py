@@ -313,3 +313,22 @@ class GrowToSlow(Topology):
     rows = LargeRows.spec()
     grow = Grow.spec(inputs=[rows])
     slow = Slow.spec(inputs=[grow])
+
+
+class GrowOfFew(Grow):
+    """Emits such a row for one tuple in ``every``, and an empty one for the others."""
+
+    seen = 0
+
+    def process(self, tup: Tuple) -> None:
+        self.seen += 1
+        self.emit(["x" * self.conf["row"] * (self.seen % self.conf["every"] == 0)])
+
+
+class GrowOfFewToSlow(Topology):
+    """Small ones that wait, of which a fast bolt makes 400 rows of a megabyte among empty ones."""
+
+    config: ClassVar[dict[str, Any]] = {**GrowToSlow.config, "messages": 2000, "every": 5, "pause": 0.001}
+    rows = LargeRows.spec()
+    grow = GrowOfFew.spec(inputs=[rows])
+    slow = Slow.spec(inputs=[grow])

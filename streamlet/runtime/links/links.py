@@ -359,7 +359,7 @@ class Departures:
         self._outgoing: dict[int, Outgoing] = {}
         self._bytes = 0
         """About what the tuples in ``_outgoing`` take."""
-        self._sizes = SampledSizes()
+        self.sizes = SampledSizes()
         self._staying: dict[int, list[Run]] = {}
         """Worker -> tuples for it that stay."""
         self._without_link: set[int] = set()
@@ -400,7 +400,12 @@ class Departures:
         """Let tuples leave to a worker with this turn."""
         self.to(worker).runs.extend(runs)
         for run in runs:
-            self._bytes += len(run.roots) * self._sizes.of((run.source, run.stream), run.values)
+            self._bytes += len(run.roots) * self.sizes.of((run.source, run.stream), run.values)
+
+    def recount(self) -> None:
+        """Measure every row that is here."""
+        self._bytes = self.sizes.learn(chain.from_iterable(out.runs for out in self._outgoing.values()))
+        self.sizes.learn(self.staying())
 
     def staying(self) -> Iterator[Run]:
         """Yield the tuples that stay here for now."""
@@ -483,7 +488,7 @@ class Departures:
                 rest.append(run)
                 continue
             count = len(run.roots)
-            size = self._sizes.of((run.source, run.stream), run.values)
+            size = self.sizes.of((run.source, run.stream), run.values)
             fits = max(left // max(size, 1), 1)
             left -= min(fits, count) * size
             if fits < count:  # what comes after stays, too: between two tasks order holds

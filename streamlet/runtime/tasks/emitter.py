@@ -13,7 +13,7 @@ or link keeps a bolt or spout from its next turn.
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, compress, cycle, islice
@@ -67,6 +67,9 @@ MAKE_S = 2e-5
 
 NOT_WEIGHED = (0, 0, 0, 0)
 """Of an outbox: runs and their bytes, rows' places and their bytes that were measured."""
+
+Kind = tuple[int, str]
+"""Rows of one task and stream."""
 
 Extend = Callable[[tuple[Any, Any, Any]], None]
 """Adds one row (root, edge, values) to an outbox."""
@@ -231,6 +234,13 @@ class Outbox:
         self._weighed = len(self._closed), runs_bytes, len(self._rows), rows_bytes
         return runs_bytes + rows_bytes
 
+    def measure(self, sizes: SampledSizes) -> int:
+        """Return the bytes of its rows, all measured; ``sizes`` learns from them."""
+        self._close()
+        size = sizes.learn(self._closed)
+        self._weighed = len(self._closed), size, 0, 0
+        return size
+
     def __bool__(self) -> bool:
         return bool(self._rows or self._closed)
 
@@ -300,17 +310,40 @@ def mean_bytes(rows: Rows) -> int:
     return sum(map(row_bytes, rows)) // len(rows)
 
 
+_UNKNOWN = (0, 0)
+
+
 class SampledSizes:
-    """The usual size of rows, by kind (any hashable): every 64th row is measured, of mixed kinds each."""
+    """The usual size of rows, by kind: every 64th row is measured, of mixed kinds each."""
 
     __slots__ = ("_known", "mixed")
 
     def __init__(self) -> None:
-        self._known: dict[Any, list[int]] = {}  # kind -> [bytes a row, rows until the next measurement]
-        self.mixed: set[Any] = set()
+        self._known: dict[Kind, list[int]] = {}  # kind -> [bytes a row, rows until the next measurement]
+        self.mixed: set[Kind] = set()
         """Kinds whose rows are too different for a sample."""
 
-    def of(self, kind: Any, rows: Rows) -> int:
+    def learn(self, runs: Iterable[Run]) -> int:
+        """Measure all rows; return about their bytes.
+
+        From now on each row is measured of a kind that takes more than its usual size says.
+        """
+        counted: Counter[Kind] = Counter()
+        taken: Counter[Kind] = Counter()
+        for run in runs:
+            kind, count = (run.source, run.stream), len(run.roots)
+            counted[kind] += count * self._known.get(kind, _UNKNOWN)[0]
+            taken[kind] += count * mean_bytes(run.values)
+        self.compare(counted, taken)
+        return taken.total()
+
+    def compare(self, counted: Mapping[Kind, int], taken: Mapping[Kind, int]) -> None:
+        """Measure each row of the kinds that take more than was counted, from now on."""
+        for kind, size in taken.items():
+            if 4 * size > 5 * counted[kind] and size > counted[kind] + MIXED_BYTES:
+                self.mixed.add(kind)
+
+    def of(self, kind: Kind, rows: Rows) -> int:
         """Return the usual bytes of a row of this kind; ``rows`` are new ones."""
         if self.mixed and kind in self.mixed:
             return mean_bytes(rows)
@@ -364,7 +397,7 @@ class Inbox:
         self._most_tuples, self._most_bytes = most_tuples, most_bytes
         shares = min(max(len(by_depth), 1), SHARES)
         self._share_tuples, self._share_bytes = most_tuples // shares, most_bytes // shares
-        self._sizes = SampledSizes()
+        self.sizes = SampledSizes()
         self._waiting = {task: BoltQueue() for task in by_depth}
         self._full: set[int] = set()
         self._above = False
@@ -397,7 +430,7 @@ class Inbox:
         """Take in a run for a bolt of this worker."""
         count = len(run.roots)
         # Before it is merged: a run is measured however it is taken in.
-        measured = self._sizes.of((run.source, run.stream), run.values)
+        measured = self.sizes.of((run.source, run.stream), run.values)
         work = self._merge_into_latest(run, measured) if self._last else None
         is_new = work is None
         if work is None:
@@ -476,8 +509,8 @@ class Inbox:
         """
         # Rule: done whenever the process takes more memory than before (`MemoryGrowth`). One row in 64 does not see
         # rare large ones, and to measure each would cost every tuple; but rows that fill the memory make it grow.
-        counted: Counter[tuple[int, str]] = Counter()
-        taken: Counter[tuple[int, str]] = Counter()
+        counted: Counter[Kind] = Counter()
+        taken: Counter[Kind] = Counter()
         for waiting in self._waiting.values():
             waiting.bytes = 0
         self.bytes = 0
@@ -490,9 +523,7 @@ class Inbox:
             taken[kind] += left * work.row_bytes
             self._waiting[run.target].bytes += left * work.row_bytes
             self.bytes += left * work.row_bytes
-        for kind, size in taken.items():
-            if 4 * size > 5 * counted[kind] and size > counted[kind] + MIXED_BYTES:
-                self._sizes.mixed.add(kind)
+        self.sizes.compare(counted, taken)
         self.grown = True
 
     def weigh(self) -> tuple[frozenset[int], bool]:

@@ -302,6 +302,25 @@ def test_a_call_of_very_many_tuples_leaves_in_order_and_each_is_copied_a_few_tim
     assert CountedRows.copied < 20 * count
 
 
+def test_rows_that_a_sample_took_for_small_leave_in_pieces_after_a_recount() -> None:
+    """Else a frame has megabytes of them, and is there four times: as rows and as bytes, at both ends."""
+    for recounts, pieces in ((False, 1), (True, 51)):
+        links = TakesEverything()
+        departures = Departures(
+            links, LinkAccount({}), 1 << 16, unsendable=lambda runs: None, too_large=lambda runs: None
+        )
+        rows = [[""] if n % 2 else ["x" * 100_000] for n in range(1, 101)]
+        departures.add(1, [Run(4, 3, "default", False, [0], [0], [[""]])])
+        departures.add(1, [Run(4, 3, "default", False, [0] * 99, [0] * 99, rows[1:])])
+        assert not departures.are_many
+        if recounts:
+            departures.recount()
+            assert departures.are_many
+        departures.send({}, links_stand=True)
+        assert [text for piece in links.pieces for text in piece] == [text for (text,) in [[""], *rows[1:]]]
+        assert len(links.pieces) >= pieces and (recounts or len(links.pieces) == 1)
+
+
 def test_close_leaves_no_descriptor_open(rig: Rig) -> None:
     peer = rig.link(1)
     before = len(os.listdir("/proc/self/fd"))

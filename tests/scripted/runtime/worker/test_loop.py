@@ -24,6 +24,7 @@ from streamlet.runtime.links.dialing import Secured
 from streamlet.runtime.links.handshake import DATA, Hello
 from streamlet.runtime.links.links import Links, SocketLinks, Traffic
 from streamlet.runtime.links.wire import FrameReader, FrameWriter, data_payloads, decode_data
+from streamlet.runtime.tasks import emitter as routing
 from streamlet.runtime.tasks.emitter import WHOLE, Incoming, Outgoing, Run
 from streamlet.runtime.tasks.user_errors import ComponentFailed
 from streamlet.runtime.worker import memory_growth
@@ -616,6 +617,26 @@ def test_what_waits_is_measured_when_the_process_has_grown(monkeypatch: pytest.M
             one.clock.advance(1.0)
             one.loop.turn()
             assert counted == wanted
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_a_turn_has_emitted_is_measured_row_by_row_when_the_process_has_grown(
+    monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """One row by chance of so many small ones does not see the large one; what leaves, or waits here, is known then."""
+    with rig(0, workers=workers) as one:
+        grown = False
+        live = one.loop.tasks[SPOUT]
+        monkeypatch.setattr(one.loop.growth, "look", lambda now: grown)
+        monkeypatch.setattr(routing, "uniform", lambda: 0.0)
+        for row in ([1], *[["x" * one.loop._turn_bytes]] * 2):
+            live.boxes[0].extend((0, 0, row))
+        assert not one.loop._emitted_much(live)
+        grown = True
+        assert one.loop._emitted_much(live)
+        place = one.loop.inbox if workers == 1 else one.loop.departures
+        assert place.sizes.mixed == {(SPOUT, "default")}
+        live.boxes[0].take()
 
 
 def from_another_thread(act: Callable[[], object]) -> None:

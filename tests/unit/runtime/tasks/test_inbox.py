@@ -150,7 +150,7 @@ def test_a_recount_changes_nothing_where_rows_are_alike() -> None:
         inbox.add(of_one_kind(100, 20 + number % 7))
     before = inbox.bytes
     inbox.recount()
-    assert abs(inbox.bytes - before) < before * 0.1 and not inbox._sizes.mixed
+    assert abs(inbox.bytes - before) < before * 0.1 and not inbox.sizes.mixed
     work = inbox.next()
     assert work is not None
     work.left -= 60

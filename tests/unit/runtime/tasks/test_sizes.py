@@ -11,7 +11,7 @@ import pytest
 
 from streamlet.components.columns import Columns
 from streamlet.components.tuples import value_bytes
-from streamlet.runtime.tasks.emitter import SAMPLED, SampledSizes, mean_bytes, row_bytes
+from streamlet.runtime.tasks.emitter import SAMPLED, Outbox, Run, SampledSizes, mean_bytes, row_bytes
 
 ROWS: dict[str, Callable[[int], list[Any]]] = {
     "short texts": lambda n: [f"word {n}"],
@@ -79,3 +79,32 @@ def test_what_grows_is_known_at_the_next_sample_and_what_shrinks_slowly() -> Non
     for _ in range(2 * SAMPLED):
         smaller = sizes.of("kind", [["x"]])
     assert small * 10 < smaller < large
+
+
+def run_of(source: int, *rows: list[Any]) -> Run:
+    return Run(9, source, "default", False, [0] * len(rows), [0] * len(rows), [*rows])
+
+
+def test_rows_that_are_all_measured_show_which_kinds_a_sample_does_not_tell() -> None:
+    """Those measured count as they are from then on; a kind whose rows are alike, and few bytes, by the sample."""
+    sizes, large = SampledSizes(), ["x" * 100_000]
+    for source in (1, 2, 3):
+        sizes.of((source, "default"), [["x"]])
+    runs = [run_of(1, *[["x"], large] * 5), run_of(2, *[["x"]] * 1000), run_of(3, ["x" * 10_000])]
+    taken = sizes.learn(runs)
+    assert taken == pytest.approx(sum(row_bytes(row) for run in runs for row in run.values), rel=0.01)
+    assert sizes.mixed == {(1, "default")}
+    assert sizes.of((1, "default"), [["x"], large]) > 50_000 and sizes.of((1, "default"), [["x"]]) < 1000
+
+
+def test_an_outbox_that_is_measured_knows_each_row_until_others_come() -> None:
+    box, sizes = Outbox(1, 9, "default"), SampledSizes()
+    rows = [["x"]] * 99 + [["x" * 1_000_000]]
+    for row in rows:
+        box.extend((0, 0, row))
+    exact = box.measure(sizes)
+    assert exact == box.weigh() == pytest.approx(sum(map(row_bytes, rows)), rel=0.01)
+    assert sizes.mixed == {(1, "default")}
+    box.extend((0, 0, ["x"]))
+    assert box.weigh() == exact + row_bytes(["x"])
+    assert [values for run in box.take() for values in run.values] == [*rows, ["x"]]
