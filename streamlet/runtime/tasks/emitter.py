@@ -68,7 +68,7 @@ MAKE_S = 2e-5
 NOT_WEIGHED = (0, 0, 0, 0)
 """Of an outbox: runs and their bytes, rows' places and their bytes that were measured."""
 
-Kind = tuple[int, str]
+RowKind = tuple[int, str]
 """Rows of one task and stream."""
 
 Extend = Callable[[tuple[Any, Any, Any]], None]
@@ -319,8 +319,8 @@ class SampledSizes:
     __slots__ = ("_known", "mixed")
 
     def __init__(self) -> None:
-        self._known: dict[Kind, list[int]] = {}  # kind -> [bytes a row, rows until the next measurement]
-        self.mixed: set[Kind] = set()
+        self._known: dict[RowKind, list[int]] = {}  # kind -> [bytes a row, rows until the next measurement]
+        self.mixed: set[RowKind] = set()
         """Kinds whose rows are too different for a sample."""
 
     def learn(self, runs: Iterable[Run]) -> int:
@@ -328,8 +328,8 @@ class SampledSizes:
 
         From now on each row is measured of a kind that takes more than its usual size says.
         """
-        counted: Counter[Kind] = Counter()
-        taken: Counter[Kind] = Counter()
+        counted: Counter[RowKind] = Counter()
+        taken: Counter[RowKind] = Counter()
         for run in runs:
             kind, count = (run.source, run.stream), len(run.roots)
             counted[kind] += count * self._known.get(kind, _UNKNOWN)[0]
@@ -337,13 +337,13 @@ class SampledSizes:
         self.compare(counted, taken)
         return taken.total()
 
-    def compare(self, counted: Mapping[Kind, int], taken: Mapping[Kind, int]) -> None:
-        """Measure each row of the kinds that take more than was counted, from now on."""
+    def compare(self, counted: Mapping[RowKind, int], taken: Mapping[RowKind, int]) -> None:
+        """Measure each row of kinds that take more than counted."""
         for kind, size in taken.items():
             if 4 * size > 5 * counted[kind] and size > counted[kind] + MIXED_BYTES:
                 self.mixed.add(kind)
 
-    def of(self, kind: Kind, rows: Rows) -> int:
+    def of(self, kind: RowKind, rows: Rows) -> int:
         """Return the usual bytes of a row of this kind; ``rows`` are new ones."""
         if self.mixed and kind in self.mixed:
             return mean_bytes(rows)
@@ -509,8 +509,8 @@ class Inbox:
         """
         # Rule: done whenever the process takes more memory than before (`MemoryGrowth`). One row in 64 does not see
         # rare large ones, and to measure each would cost every tuple; but rows that fill the memory make it grow.
-        counted: Counter[Kind] = Counter()
-        taken: Counter[Kind] = Counter()
+        counted: Counter[RowKind] = Counter()
+        taken: Counter[RowKind] = Counter()
         for waiting in self._waiting.values():
             waiting.bytes = 0
         self.bytes = 0

@@ -125,7 +125,7 @@ class HeldTuples:
         self.leaving: dict[Tuple, float] = {}
         """Tuples that another thread has settled, and when; the loop has not heard of it. Any thread."""
         self._waits_for_room = 0
-        """Threads whose emits wait for room now, and since when one does. Changed under ``OtherThreads.changed``."""
+        """Threads whose emits wait for room now, and since when one does. Changed under ``OtherThreads.lock``."""
         self._room_since = 0.0
         self._stood: deque[tuple[float, float]] = deque(maxlen=MOST_STOOD)
         """Times while the process stood still, or emits of the bolt waited for room. Any thread appends."""

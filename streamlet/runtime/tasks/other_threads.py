@@ -66,9 +66,9 @@ class OtherThreads:
         self._mine.acquire()
         self.here: Callable[[], bool] = self._mine._is_owned  # type: ignore[attr-defined]  # threading.Condition asks it too
         """Tells whether the calling thread is the one that made this object: the loop's."""
-        self.changed = threading.Condition(threading.Lock())
+        self.lock = threading.Lock()
         self.waiting = 0
-        """Calls that wait, of all tasks. Changed under ``changed``; the loop may look without it."""
+        """Calls that wait, of all tasks. Changed under ``lock``; the loop may look without it."""
         self.wake = wake
         self.turns = 0
         """Turns that the loop has begun. The loop counts; any thread may look."""
@@ -90,7 +90,7 @@ class OtherThreads:
         # tuple would go into a copy of an outbox and be lost without a word.
         self.is_copy = True
         self._mine._at_fork_reinit()  # type: ignore[attr-defined]  # as logging does with its locks
-        self.changed = threading.Condition(threading.Lock())  # the old one may have been held at the fork
+        self.lock = threading.Lock()  # the old one may have been held at the fork
 
 
 _live: weakref.WeakSet[OtherThreads] = weakref.WeakSet()
@@ -146,13 +146,13 @@ class TaskCalls:
         self._cells = cells_apart() if cells is None else cells
         self._task_id = task_id
         self.waits: Waits = _nothing_stands
-        """Called, under ``OtherThreads.changed``, where an emit begins to wait for room."""
+        """Called, under ``OtherThreads.lock``, where an emit begins to wait for room."""
         self.here = others.here
         self._others = others
         self._component = component
         self._queue: deque[HandedOver] = deque()
         self.rows = 0
-        """Emitted rows that wait here. Changed under ``OtherThreads.changed``; the loop may look without it."""
+        """Emitted rows that wait here. Changed under ``OtherThreads.lock``; the loop may look without it."""
         self.untracked = 0
         """Those of them that no tree knows: dropped, nobody would send them again."""
         self._untracked_taken = 0
@@ -160,13 +160,15 @@ class TaskCalls:
         self._gone_taken = 0
         """Refused rows that ``take_refused`` has returned and nobody has counted yet."""
         self._bytes = 0
+        self._line: deque[threading.Condition] = deque()
+        """Emits that wait for room, the oldest first: each its own wake-up. Changed under ``OtherThreads.lock``."""
         self._refusal = ""
         self.used = False
         """Whether another thread has ever called: the component has threads of its own."""
         self.emitted = False
         """Whether one of those calls was an emit."""
         self._refused: dict[str, RefusedEmits] = {}
-        """Emits that were refused since they were last taken. Changed under ``OtherThreads.changed``."""
+        """Emits that were refused since they were last taken. Changed under ``OtherThreads.lock``."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -205,8 +207,8 @@ class TaskCalls:
                 f"call {name} there."
             )
         size = sum(map(row_bytes, rows))
-        with others.changed:
-            if rows and self.is_full and not self._refusal and others.wait_s > 0:
+        with others.lock:
+            if rows and (self.is_full or self._line) and not self._refusal and others.wait_s > 0:
                 self._wait_for_room(anchors)
             if self._refusal:
                 raise BadEmit(f"{self._component} called {name} on a thread of its own {self._refusal}", run_ends=True)
@@ -231,21 +233,31 @@ class TaskCalls:
     def _wait_for_room(self, anchors: Sequence[Any]) -> None:
         """Wait for room, as long as an emit may.
 
-        Or until the run ends. Under ``OtherThreads.changed``.
+        Or until the run ends. Under ``OtherThreads.lock``.
         """
+        # Rule: room is given in the order of those who wait for it. Taken by the first at the lock, of threads
+        # that emit all the time one found none for as long as an emit may wait, and its tuple failed.
         others, left_s = self._others, self._others.wait_s
-        goes_on = self.waits(anchors)
+        turn, goes_on = threading.Condition(others.lock), self.waits(anchors)
+        self._line.append(turn)
         try:
-            while left_s > 0 and self.is_full and not self._refusal:
+            while left_s > 0 and not self._refusal and (self.is_full or self._line[0] is not turn):
                 turns, began, step_s = others.turns, time.monotonic(), min(left_s, STEP_S)
-                others.changed.wait(step_s)
+                turn.wait(step_s)
                 # Rule: the wait for room is bounded by time in which the loop goes on. While it is in one call of
                 # another bolt, nobody could make room: that one is named, and no tuple of this bolt pays for it. In a
                 # call of this very bolt the time counts: the call may wait for this thread.
                 if not others.is_away(self._task_id, turns):
                     left_s -= min(time.monotonic() - began, step_s)  # more: the process stood still
         finally:
+            self._line.remove(turn)
+            self._call_next()
             goes_on()
+
+    def _call_next(self) -> None:
+        """Wake the first that waits for room, if there is some. Under ``OtherThreads.lock``."""
+        if self._line and not self.is_full:
+            self._line[0].notify()
 
     def note_refused(self, error: Exception, rows: int, has_open_anchor: bool) -> None:
         """Note that an emit of ``rows`` rows was refused. Any thread.
@@ -262,7 +274,7 @@ class TaskCalls:
             return
         kind = FULL if isinstance(error, NoRoom) else ENDED if getattr(error, "run_ends", False) else WRONG
         answered = kind == FULL or (kind == ENDED and not is_pools()) or has_open_anchor
-        with self._others.changed:
+        with self._others.lock:
             self.used = True
             before = self._refused.get(kind)
             gone = (before.gone if before else 0) + (0 if answered else rows)
@@ -276,14 +288,14 @@ class TaskCalls:
         """
         if not self._refused:
             return []
-        with self._others.changed:
+        with self._others.lock:
             taken, self._refused = self._refused, {}
             self._gone_taken += sum(each.gone for each in taken.values())
         return [*taken.values()]
 
     def note_refused_taken(self) -> None:
         """Note that what ``take_refused`` returned is counted elsewhere."""
-        with self._others.changed:
+        with self._others.lock:
             self._gone_taken = 0
             self._note_gone()
 
@@ -308,8 +320,7 @@ class TaskCalls:
         # Acks and failures in front of the first emit pass even while emits must wait: they are what makes room.
         others, queue = self._others, self._queue
         taken: list[HandedOver] = []
-        with others.changed:
-            was_full = self.is_full
+        with others.lock:
             while queue and len(taken) < most and (emits or not queue[0].rows):
                 call = queue.popleft()
                 taken.append(call)
@@ -318,13 +329,12 @@ class TaskCalls:
                 self._untracked_taken += call.untracked
                 self._bytes -= call.size
             others.waiting -= len(taken)
-            if was_full:
-                others.changed.notify_all()
+            self._call_next()
         return taken
 
     def give_back(self, left: Sequence[HandedOver]) -> None:
         """Put calls that were taken and not made before all others."""
-        with self._others.changed:
+        with self._others.lock:
             self._queue.extendleft(reversed(left))
             for call in left:
                 self.rows += call.rows
@@ -335,12 +345,13 @@ class TaskCalls:
 
     def note_taken(self) -> None:
         """Note that what ``take`` returned is done, and counted elsewhere."""
-        with self._others.changed:
+        with self._others.lock:
             self._untracked_taken = 0
             self._note_untracked()
 
     def refuse(self, why: str) -> None:
         """Refuse calls from now on, also those that wait for room; queued ones are still taken."""
-        with self._others.changed:
+        with self._others.lock:
             self._refusal = why
-            self._others.changed.notify_all()
+            for turn in self._line:
+                turn.notify()

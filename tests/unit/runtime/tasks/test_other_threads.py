@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -58,6 +59,55 @@ def test_an_emit_waits_for_room_and_goes_on_when_there_is() -> None:
     assert len(calls.take(10, emits=True)) == 1
     waiting.join(PATIENCE_S)
     assert len(calls) == 1
+
+
+def test_room_is_given_in_the_order_of_those_who_wait_for_it() -> None:
+    """Each of eight threads that emit all the time gets its turn: none waits while another emits twice."""
+    calls, waiting, emitted = TaskCalls(OtherThreads(most=1, wait_s=PATIENCE_S), "bolt"), set[int](), list[int]()
+
+    def waits(anchors: Sequence[object]) -> Callable[[], None]:
+        waiting.add(threading.get_ident())
+        return partial(waiting.discard, threading.get_ident())
+
+    def emits(number: int) -> None:
+        with contextlib.suppress(BadEmit):
+            while True:
+                calls.put(partial(emitted.append, number), "emit", ROW)
+
+    calls.waits = waits
+    with ThreadPoolExecutor(8) as pool:
+        done = [pool.submit(emits, number) for number in range(8)]
+        deadline = time.monotonic() + PATIENCE_S
+        for _ in range(400):
+            while not (len(waiting) == 8 and len(calls)) and time.monotonic() < deadline:
+                time.sleep(0)
+            for call in calls.take(1, emits=True):
+                call.act()
+        calls.refuse("at the end")
+    assert [one.result() for one in done] == [None] * 8
+    assert len(emitted) == 400 and emitted[16:] == emitted[8:-8]
+
+
+def test_no_emit_overtakes_one_that_waits_for_room() -> None:
+    """One that comes just when there is room."""
+    calls, waiting = TaskCalls(OtherThreads(most=1, wait_s=PATIENCE_S), "bolt"), list[object]()
+    calls.waits = lambda anchors: waiting.append(anchors) or (lambda: None)
+    made = list[str]()
+    for name in ("there", "first", "second"):
+        if name == "second":
+            calls.take(1, emits=True)  # room; the first has still to wake up
+        put = partial(calls.put, partial(made.append, name), "emit", ROW)
+        thread = threading.Thread(target=put)
+        thread.start()
+        if name == "first":
+            while not waiting:
+                time.sleep(0.001)
+    for _ in range(2):
+        while not len(calls):
+            time.sleep(0.001)
+        (call,) = calls.take(1, emits=True)
+        call.act()
+    assert made == ["first", "second"]
 
 
 def test_an_emit_that_may_not_wait_is_refused_by_name_and_acks_always_have_room() -> None:
