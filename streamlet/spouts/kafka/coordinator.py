@@ -42,7 +42,13 @@ from streamlet.spouts.kafka.activity import Activity, NextPoll, Steps, WaitUntil
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.chosen_topics import named, share, shift_of
 from streamlet.spouts.kafka.epoch_ends import LastLook
-from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved, TaskIndexOutOfRange
+from streamlet.spouts.kafka.errors import (
+    NoSuchTopic,
+    PartitionsMissing,
+    StaticLeaderMoved,
+    TaskIndexOutOfRange,
+    TopicsDeleted,
+)
 from streamlet.spouts.kafka.hosts import BrokerReader
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, FoundTopics, GlobalPartitionInformation, Partition
@@ -522,10 +528,19 @@ class PartitionCoordinator:
             else:
                 del self._missing_since_s[name]
         if look.missing and not topics:
-            first = min(look.missing)
-            none_left = NoSuchTopic(first, "and none of the others is there any more", "topics")
-            raise none_left if self.several else look.missing[first]
+            raise self._all_deleted() if self.topics else look.missing[min(look.missing)]
         return topics
+
+    def _all_deleted(self) -> TopicsDeleted:
+        """Count the offsets never read of topics that are all gone."""
+        # Rule: a topic that is deleted while it is read is no wrong setting. Told to create it, a user did so, and the
+        # records that nobody had read were in no line and in no number.
+        unread = {}
+        for partition, manager in self._managers.items():
+            if manager.unread is not None:
+                unread[partition] = manager.unread
+                manager.ledger.counts.cut(manager.unread)
+        return TopicsDeleted(sorted(self.topics or {}), unread)
 
     def _late(self, look: FoundTopics) -> list[str]:
         """Return the topics that are named by an earlier id."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 
 from streamlet.base.errors import BadInput, StreamletError
 from streamlet.model.validate import nearest
@@ -27,13 +27,41 @@ class NoSuchTopic(BadInput):
         )
 
 
+class TopicsDeleted(StreamletError):
+    """All topics that a spout reads were deleted during its run.
+
+    ``unread``: by partition the offsets that were never read, as far as the last fetch knew of them.
+    """
+
+    def __init__(self, topics: Iterable[str], unread: Mapping[Partition, OffsetRange]) -> None:
+        names = [repr(topic) for topic in topics]
+        one = len(names) == 1
+        which, it = ("The topic", "it") if one else ("All topics", "them")
+        ranges = [f"{partition} {offsets}" for partition, offsets in sorted(unread.items())]
+        lost = (
+            f"Of {it} these offsets, at least, were never read, and nobody can read them any more: "
+            f"{', '.join(ranges[:MOST_NAMED])}{_more(ranges)}."
+            if ranges
+            else f"All that was known of {it} had been read."
+        )
+        super().__init__(
+            f"{which} that the spout reads {'was' if one else 'were'} deleted during the run "
+            f"({', '.join(names[:MOST_NAMED])}{_more(names)}). {lost} Find out who "
+            "deletes topics that are read. Made again, a topic of that name is another one: the next run reads its "
+            "records, and knows nothing of these."
+        )
+
+
+def _more(named: Sized) -> str:
+    return f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+
+
 def _instead(topic: str, others: Iterable[str]) -> str:
     """Name the nearest topic, or those that there are, in a sentence."""
     there = sorted(name for name in others if not name.startswith("__"))
     if not there:
         return ""
-    more = f" and {len(there) - MOST_NAMED} more" if len(there) > MOST_NAMED else ""
-    return nearest(topic, there, f"There are {', '.join(there[:MOST_NAMED])}{more}.") + " "
+    return nearest(topic, there, f"There are {', '.join(there[:MOST_NAMED])}{_more(there)}.") + " "
 
 
 class TopicInTheWay(BadInput):

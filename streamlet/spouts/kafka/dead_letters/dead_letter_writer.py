@@ -68,6 +68,8 @@ class DeadLetterWriter:
         self._waiting: deque[_Letter] = deque()
         """Those that the producer has not taken."""
         self._offer_after_s = 0.0
+        self._last_error: KafkaError | None = None
+        """Why a letter had to be offered again, the latest."""
         self._over: deque[tuple[Sequence[_Letter], FailedRecords]] = deque()
         """Notes of the producer's thread."""
         self._lines = LetterLines(log)
@@ -126,7 +128,7 @@ class DeadLetterWriter:
                 # Its memory is full, or the topic is not known: both pass. What the offset waits for stays here.
                 if not error.retriable:
                     raise self._refused(letter, error) from error
-                self._offer_after_s = now_s + OFFER_AGAIN_S
+                self._offer_after_s, self._last_error = now_s + OFFER_AGAIN_S, error
                 break
             taken.append(self._waiting.popleft())
         if taken:
@@ -145,6 +147,7 @@ class DeadLetterWriter:
                 self.written += 1
                 letter.manager.dead_letter_written(letter.given_up.record.offset)
             elif error.retriable or isinstance(error, (BatchExpired, ProducerClosed)):
+                self._last_error = error
                 self._waiting.append(letter)
             else:
                 raise self._refused(letter, error) from error
@@ -158,12 +161,16 @@ class DeadLetterWriter:
         oldest = next(iter(self._open), None)
         holds = oldest is not None and now_s - oldest.since_s >= HOLD_S
         if holds and not self.holds:
+            # Rule: with the error of the letters themselves, if one has come. Of a topic that was deleted the broker
+            # says so, and its connection is ready.
+            why = f" ({text_of(self._last_error).rstrip('.')})" if self._last_error else ""
             self._log.warning(
-                "%d dead letters wait for topic %r, which does not take them: %s The spout emits nothing new until "
+                "%d dead letters wait for topic %r, which does not take them%s: %s The spout emits nothing new until "
                 "they are written; nothing is lost, and their records are not committed. See whether the brokers run "
                 "and the topic is there.",
                 len(self._open),
                 self.topic,
+                why,
                 self._producer.connections(),
             )
         elif self.holds and not holds:

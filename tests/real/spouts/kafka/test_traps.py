@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamlet.base.errors import StreamletError
 from streamlet.devcluster import DevCluster
-from streamlet.spouts.kafka import KafkaHosts, SpoutConfig, ZkHosts
+from streamlet.spouts.kafka import KafkaHosts, SpoutConfig, ZkHosts, coordinator
 from streamlet.spouts.kafka.errors import (
     Deposed,
     NoBrokers,
@@ -23,6 +24,7 @@ from streamlet.spouts.kafka.errors import (
     OffsetsLost,
     PoisonRecord,
     RunDeposed,
+    TopicsDeleted,
     UnusableOffset,
 )
 from tests.patience import PATIENCE_S
@@ -510,6 +512,28 @@ def test_a_topic_that_is_not_there_is_said(kafka39: DevCluster, harness: Make, t
         with pytest.raises(NoSuchTopic, match="does not exist") as refused:
             harness(config)
         assert refused.value.exit_status == 2
+
+
+def test_a_topic_that_is_deleted_while_it_is_read_is_said_with_what_was_never_read(
+    kafka39: DevCluster, witness39: Any, make_topic: Make, harness: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not as a wrong name: created again as that error says, the topic would hide the loss."""
+    monkeypatch.setattr(coordinator, "TOPIC_GONE_GRACE_S", 0.3)
+    for config in (zk_config, group_config):
+        topic = make_topic(kafka39)
+        for _ in range(50):  # batches: a fetch brings whole ones
+            witness39.produce(topic, ["x" * 1000] * 10)
+        spout = harness(
+            config(kafka39, topic, fetch_size_bytes=10_000, buffer_size_bytes=20_000, max_unacked_bytes=20_000)
+        )
+        spout.until(lambda spout=spout: len(spout.tuples) >= 10)
+        client = admin(kafka39)  # it must outlive its call
+        client.delete_topics([topic])[topic].result(20)
+        with pytest.raises(TopicsDeleted) as stopped:
+            spout.until(lambda: False)
+        (first, last) = re.search(rf"{topic}-0 \[(\d+), (\d+)\]", stopped.value.message).groups()
+        (row,) = spout.spout.partition_status()
+        assert int(first) >= 10 and last == "499" and row["lost"] == 500 - int(first)
 
 
 def free_port() -> int:

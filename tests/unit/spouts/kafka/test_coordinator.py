@@ -30,7 +30,7 @@ from streamlet.spouts.kafka.coordinator import (
     ZkCoordinator,
 )
 from streamlet.spouts.kafka.epoch_ends import LastLook
-from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved
+from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved, TopicsDeleted
 from streamlet.spouts.kafka.partition import (
     Broker,
     FoundTopics,
@@ -349,8 +349,13 @@ def test_a_topic_that_is_gone_is_an_error_after_a_while() -> None:
     rig.it.refresh()
     rig.poll(TOPIC_GONE_GRACE_S - 1)
     assert rig.mine() == [P0]
-    with pytest.raises(NoSuchTopic):
+    (manager,) = rig.it.get_my_managed_partitions()
+    manager.unread = OffsetRange(3, 7)
+    with pytest.raises(
+        TopicsDeleted, match=r"The topic .* was deleted during the run \('t'\).* t-0 \[3, 6\] \(4 offsets\)"
+    ):
         rig.poll(5)
+    assert manager.ledger.counts.lost == 4
 
 
 def test_a_topic_that_is_not_there_at_the_start_is_an_error_at_once() -> None:
@@ -877,7 +882,7 @@ def test_a_list_of_which_every_topic_is_gone_stops_the_spout() -> None:
     rig = Rig(reader).start()
     reader.topics.clear()
     rig.it.refresh()
-    with pytest.raises(NoSuchTopic, match="'a' does not exist"):
+    with pytest.raises(TopicsDeleted, match=r"deleted during the run \('a'\)\. All that was known of it had been read"):
         rig.poll(TOPIC_GONE_GRACE_S + 2)
 
 
