@@ -213,6 +213,17 @@ def _loss_in_words(partition: Partition, offset: int, decision: StartDecision) -
     return f"{where} reading should go on at offset {offset}, but {what}"
 
 
+def _tell_of_open_transaction(partition: Partition, bounds: LogBounds) -> None:
+    # Rule: a run that ends by itself says what it leaves unread behind an open transaction. One that hangs keeps all
+    # that is written after it from every reader, and the run would be over, caught up, with no lag.
+    if bounds.end < bounds.whole_end:
+        log.warning(
+            "%s: a transaction is open at offset %d, and this run reads up to there. The %d offsets from there on can "
+            "be read when it has ended: by a run that is started then.",
+            *(partition, bounds.end, bounds.whole_end - bounds.end),
+        )
+
+
 def _stored_lost(partition: Partition, offset: int, decision: StartDecision, where: str) -> OffsetsLost:
     return OffsetsLost(
         partition,
@@ -527,8 +538,11 @@ class PartitionOpener:
         if not self._until_caught_up:
             return None
         if not self.opens_later:
+            _tell_of_open_transaction(partition, bounds)
             return bounds.end
         # That of the run's start, whichever attempt this is.
+        if (partition, topic_id) not in self._ends:
+            _tell_of_open_transaction(partition, bounds)
         end = self._ends.setdefault((partition, topic_id), bounds.end)
         return min(end, self._cuts.get((partition, topic_id), end))
 

@@ -354,6 +354,26 @@ def test_k9_7_gaps_of_transactions_hold_nothing_up(place: Place, harness: Make) 
     assert group_offset(kafka, topic) == 15
 
 
+def test_a_run_that_ends_by_itself_says_what_it_leaves_behind_an_open_transaction(
+    place: Place, harness: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka, witness, topic = place
+    witness.produce(topic, ["a", "b"])
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, "open", partition=0)
+    producer.flush(20)
+    witness.produce(topic, ["behind"] * 9)
+    for ends, lines in (UNTIL, 1), ({}, 0):
+        caplog.clear()
+        spout = harness(group_config(kafka, topic, id=f"{topic}-{lines}"), conf=ends)
+        assert read_all(spout, "b") == ["a", "b"]
+        told = [line for line in caplog.messages if "a transaction is open at offset 2" in line]
+        assert len(told) == lines and all("The 10 offsets from there on" in line for line in told)
+    producer.abort_transaction(20)
+
+
 def test_an_offset_behind_an_open_transaction_is_no_loss(place: Place, harness: Make) -> None:
     """Of a consumer that reads what is not committed, and of the settings."""
     kafka, witness, topic = place
