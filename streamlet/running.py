@@ -403,8 +403,8 @@ def _file_of(topology: TopologyMeta, module: ModuleType | None, backend: str) ->
     there = None if module is None else vars(module).get(topology.__name__)
     if file is not None and there is topology:
         return Path(file).absolute()
-    # Rule: say of a class from before a reload that it is one. Its module has a file: "has no file" sent the user to
-    # look for what was there.
+    # Rule: say of a class from before a reload that it is one. Its module has a file: "has no file" sent the user
+    # to look for one that was there.
     is_former = there is not topology and topology.__qualname__ == topology.__name__
     if is_former and topology.__module__ != "__main__" and (module is None or is_topology(there)):
         raise BadInput(

@@ -235,8 +235,8 @@ class TaskCalls:
 
         Or until the run ends. Under ``OtherThreads.lock``.
         """
-        # Rule: room is given in the order of those who wait for it. Taken by the first at the lock, of threads
-        # that emit all the time one found none for as long as an emit may wait, and its tuple failed.
+        # Rule: give room in the order of those who wait for it. Where the first at the lock took it, one of several
+        # threads that emit all the time found none for as long as an emit may wait, and its tuple failed.
         others, left_s = self._others, self._others.wait_s
         turn, goes_on = threading.Condition(others.lock), self.waits(anchors)
         self._line.append(turn)

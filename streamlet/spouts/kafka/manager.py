@@ -598,8 +598,8 @@ class PartitionManager:
 
     def _has_failed(self, offset: int) -> bool:
         """Have a record wait, and count it by its own size; False: it is not in flight."""
-        # Rule: count what has failed by its own size, however small. It may wait for hours, and often the larger
-        # records are those that fail: the mean of all that was read says a fraction of what a hundred of 15 KiB take.
+        # Rule: count a failed record by its own size, however small. It may wait for hours, and often the larger
+        # records fail: counted by the mean of all, a hundred of 15 KiB take many times more than they seem to.
         if not self.ledger.failed(offset):
             return False
         values = self.ledger.values_of(offset)
