@@ -171,6 +171,8 @@ class WorkerLoop:
             self.pause,
             self.resume,
         )
+        self._grown = False
+        """Whether the process has grown in a turn that is not over."""
         self.growth = MemoryGrowth(memory)
         self.weights = SpoutWeights(
             memory // 2,
@@ -620,8 +622,7 @@ class WorkerLoop:
             if live.task.held and work.run.target in self.back_pressure.suspects:
                 self._finish_held(live)
             ended = self.clock.monotonic()
-            if ended >= self.growth.looks_at:
-                self._has_grown(ended)
+            self._recount_if_grown(ended)
             if inbox.grown or self.back_pressure.rests_changed:
                 self.back_pressure.look()
             # What leaves is not counted by the links before the turn ends, so too much of it ends the turn.
@@ -675,8 +676,7 @@ class WorkerLoop:
 
     def _ask_spouts(self, now: float) -> bool:
         """Ask each spout for tuples; return whether one should be asked again at once."""
-        if now >= self.growth.looks_at:
-            self._has_grown(now)
+        self._recount_if_grown(now)
         self.back_pressure.look()
         self.weights.look_if_due(self.spouts.values(), now)
         again = False
@@ -711,19 +711,21 @@ class WorkerLoop:
         """Tell whether a turn has emitted as much as it may."""
         # Rule: measure each row when the process has grown, and only then: one row in 128 by chance does not see the
         # megabyte of every fifth, and a turn of a few milliseconds makes fifty of them.
-        if not self._has_grown(self.clock.monotonic()):
+        if not self.growth.look(self.clock.monotonic()):
             return sum(box.weigh() for box in live.boxes) >= self._turn_bytes
+        self._grown = True
         here = self.shared.worker
         places = [(box, self.inbox if self._worker_of[box.target] == here else self.departures) for box in live.boxes]
         return sum(box.measure(place.sizes) for box, place in places) >= self._turn_bytes
 
-    def _has_grown(self, now: float) -> bool:
-        """Tell whether the process takes more memory than ever; measure all that waits then."""
-        if not self.growth.look(now):
-            return False
-        self.inbox.recount()
-        self.departures.recount()
-        return True
+    def _recount_if_grown(self, now: float) -> None:
+        """Measure all that waits, if the process takes more memory than ever."""
+        # Rule: between two turns of bolts, also where it grew in one. In its middle the rows that are done still count
+        # in the inbox: measured there, they would be taken off twice.
+        if self._grown or (now >= self.growth.looks_at and self.growth.look(now)):
+            self._grown = False
+            self.inbox.recount()
+            self.departures.recount()
 
     def _emitted_since(self) -> bool:
         """Tell whether a spout has emitted since it was asked: in ``ack`` or ``fail``."""

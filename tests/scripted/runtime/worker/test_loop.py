@@ -639,6 +639,22 @@ def test_what_a_turn_has_emitted_is_measured_row_by_row_when_the_process_has_gro
         live.boxes[0].take()
 
 
+def test_what_waits_is_measured_once_the_turn_in_which_the_process_grew_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In its middle the rows that are done still count: measured there, they would be taken off twice."""
+    with rig(0, workers=1) as one:
+        one.bolt.takes_s = 0.002
+        monkeypatch.setattr(one.loop.growth, "look", lambda now: 0 < len(one.bolt.seen) < 9)
+        one.loop.growth.looks_at = float("inf")
+        rows = [[n] for n in range(200)]
+        one.loop.inbox.add(Run(BOLT, SPOUT, "default", False, [0] * 200, [0] * 200, rows))
+        while one.loop.inbox:
+            one.loop.turn()
+            assert one.loop.inbox.bytes >= 0
+        assert one.loop.inbox.bytes == 0 and len(one.bolt.seen) >= 200
+
+
 def from_another_thread(act: Callable[[], object]) -> None:
     """Call it on a thread of its own, to its end."""
     with ThreadPoolExecutor(1) as pool:
