@@ -87,7 +87,7 @@ class RunStatus:
     """One look at a run.
 
     ``partitions`` are the spouts' own rows (topic, partition, position, committed, lag). ``pending`` are the open
-    trees; of a run that has ended, with failures that still wait for their replay.
+    trees, and the failures that wait to be sent again.
     """
 
     state: str

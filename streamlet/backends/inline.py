@@ -220,7 +220,7 @@ class InlineBackend:
             elapsed_s=self._clock.monotonic() - self._started,
             components=tuple(ComponentStatus(**row, untracked=waiting[row["name"]]) for row in rows),
             partitions=self._partitions,
-            pending=loop.ledgers.pending(),
+            pending=loop.ledgers.unfinished_as_noted(),
             workers=({"worker": 0, "epoch": 1},),
         )
 
@@ -238,7 +238,7 @@ class InlineBackend:
             elapsed_s=self._clock.monotonic() - self._started,
             components=tuple(ComponentStatus(**row) for row in rows),
             partitions=self._partitions,
-            pending=loop.ledgers.unfinished() if state == "ended" else loop.ledgers.pending(),
+            pending=loop.ledgers.unfinished(),
             workers=({"worker": 0, "epoch": 1},),
             hanging=tuple(
                 {"worker": 0, "component": loop.plan.tasks[row["task"] - 1].component, **row}

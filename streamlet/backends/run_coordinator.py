@@ -868,7 +868,7 @@ class RunCoordinator:
             components=tuple(ComponentStatus(**row) for row in numbers.rows(ended=state is not None)),
             partitions=numbers.partitions.all(),
             paused=tuple(map(str, self.paused)),
-            pending=numbers.open_trees(ended=state is not None),
+            pending=numbers.unfinished(),
             workers=tuple(
                 {
                     "worker": index,

@@ -65,7 +65,8 @@ class RunNumbers:
             # What waits is counted by the page, so what was done must be, too: each tuple is in one of the two.
             since = Counter(counts[worker].done) - Counter(dict(beat.done))
             tasks = {**beat.tasks, **{task: self._with_executed(beat.tasks.get(task), since[task]) for task in since}}
-            seen.beats[worker] = dataclasses.replace(beat, tasks=tasks, pending=sum(page.look_at_open().values()))
+            unfinished = beat.unfinished - beat.pending + sum(page.look_at_open().values())
+            seen.beats[worker] = dataclasses.replace(beat, tasks=tasks, unfinished=max(0, unfinished))
         return seen
 
     @staticmethod
@@ -144,10 +145,11 @@ class RunNumbers:
         cls = self._plan.topology.component(component).cls
         return issubclass(cls, Spout) and not hears_failures(cls)
 
-    def open_trees(self, ended: bool) -> int:
-        """Count open trees; ``ended``: those that the run leaves."""
-        living = sum(beat.unfinished if ended else beat.pending for beat in self.beats.values())
-        return living + self._owed_by_spout().total()
+    def unfinished(self) -> int:
+        """Count messages neither acked nor given up."""
+        # Rule: what waits to be sent again is open, while the run goes on too. Where everything fails no tree is open
+        # for most of the time, and the run would seem to have nothing to do.
+        return sum(beat.unfinished for beat in self.beats.values()) + self._owed_by_spout().total()
 
     def hanging(self) -> tuple[dict[str, Any], ...]:
         """Return the calls that hang, with worker and component."""

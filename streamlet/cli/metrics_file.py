@@ -41,6 +41,7 @@ _PARTITION = {
     "position": "Next offset to be emitted",
     "committed": "Offset up to which all is done and stored",
     "lag": "Offsets between the committed one and the log's end, as of the last answer",
+    "held_back": "Offsets that an open transaction keeps from readers",
     "behind_s": "Seconds since the time of the next record to be done; 0: there is none",
     "answered_s": "Seconds since a broker last answered a fetch of it",
     "oldest_open": "Lowest offset that was emitted and is not done",
@@ -233,7 +234,11 @@ class _Families:
         yield state
         for name, text, value in (
             ("streamlet_run_seconds", "Seconds since the run began", self._status.elapsed_s),
-            ("streamlet_pending_trees", "Trees that are open", self._status.pending),
+            (
+                "streamlet_pending_trees",
+                "Trees that are open, and failures that wait to be sent again",
+                self._status.pending,
+            ),
             ("streamlet_workers", "Workers the run has", len(self._status.workers)),
         ):
             family = GaugeMetricFamily(name, text, labels=["topology"])

@@ -191,6 +191,10 @@ class Ledgers:
         """Count messages neither acked nor given up: open trees, failures to be replayed."""
         return sum(self.guard(spout, "unfinished_count", spout.unfinished) for spout in self.spouts.values())
 
+    def unfinished_as_noted(self) -> int:
+        """Count as ``unfinished`` does, as of the last look. Any thread."""
+        return sum(max(spout.stats.open, len(spout.pending)) for spout in list(self.spouts.values()))
+
     def note_open(self) -> None:
         """Update each spout's counters of open, given up, kept and lost messages."""
         for spout in self.spouts.values():

@@ -40,6 +40,7 @@ from streamlet.spouts.kafka.dead_letters.original_records import NotEmitted, Ori
 from streamlet.spouts.kafka.errors import DEAD_LETTER, STOP, PoisonRecord, SchemeNotReady
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.offset_marks import OffsetMarks
+from streamlet.spouts.kafka.open_transactions import HeldBack, held_back
 from streamlet.spouts.kafka.partition import OffsetRange, Partition
 from streamlet.spouts.kafka.read_buffer import ReadBuffer
 from streamlet.spouts.kafka.retry import FailedMsgRetryManager, NextTry
@@ -184,6 +185,8 @@ class PartitionManager:
         """The last stable offset as of the last fetch."""
         self.answered_s: float | None = None
         """When a broker last answered a fetch of it."""
+        self.held_back: HeldBack | None = None
+        """What an open transaction keeps from readers, by the last answer."""
         self._state = ReadState.READING
         self._fetched_to = 0
         """Where the fetches ended when it was."""
@@ -716,6 +719,11 @@ class PartitionManager:
     def wants_fetch(self) -> bool:
         """Return whether the broker should be asked for more."""
         return not self.validating and self.buffer.has_room and not self.fetched_all and self.may_emit()
+
+    def answered(self, last_stable: int, log_end: int, now_s: float) -> None:
+        """Note what an answer without an error says of the log."""
+        self.answered_s = now_s
+        self.held_back = held_back(self.held_back, last_stable, log_end, now_s)
 
     def add(
         self,

@@ -38,6 +38,7 @@ from streamlet.spouts.kafka.manager import (
     PartitionManager,
     tries_used_up,
 )
+from streamlet.spouts.kafka.open_transactions import OpenTransactionLines
 from streamlet.spouts.kafka.ownership.emit_gate import EmitGate
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.partition_counters import PartitionCounters
@@ -91,6 +92,7 @@ class KafkaSpout(Spout):
         self._until_caught_up = False
         self._paused_parts: Sequence[PausedPart] = ()
         self._failure_lines = FailureLines(self.logger)
+        self._open_transactions = OpenTransactionLines(self.logger)
 
     @classmethod
     def spec(
@@ -146,6 +148,7 @@ class KafkaSpout(Spout):
         context = replace(context, clock=through_suspend(context.clock))  # the lease of its place is counted by it
         self._clock, self._component = context.clock, context.component_name
         self._failure_lines = FailureLines(self.logger)
+        self._open_transactions = OpenTransactionLines(self.logger)
         self._until_caught_up = bool(conf.get("streamlet.until.caught.up"))
         schemes = config.schemes(self._fields)
         uniform = context.uniform or chance.uniform
@@ -454,6 +457,7 @@ class KafkaSpout(Spout):
         for manager in managers:
             if manager.poisoned is not None:
                 raise manager.poisoned
+        self._open_transactions.poll(managers, now)
         if self._dead_letters is not None:
             self._serve_letters(self._dead_letters, now)
         parts.fetcher.send(managers, parts.client.cluster.topic_id, now)
@@ -571,6 +575,7 @@ class KafkaSpout(Spout):
             "committed": manager.ledger.committed,
             "end": manager.log_end,
             "lag": manager.lag,
+            "held_back": 0 if manager.held_back is None else manager.held_back.size,
             "leader": str(leader or "none"),
             "read_from": str(self._nearer(manager.partition) or leader or "none"),
             "failed": manager.ledger.counts.failed,

@@ -213,7 +213,7 @@ class SpoutFetcher:
                 continue
             partition = manager.partition
             if row.error is None:
-                manager.answered_s = now_s
+                manager.answered(row.last_stable_offset, row.high_watermark, now_s)
                 self._pauses.ended(partition)
                 if row.preferred_read_replica >= 0:  # the leader names it in place of records
                     self.sources.named(partition, row.preferred_read_replica, now_s)

@@ -12,6 +12,7 @@ from streamlet.backends import inline
 from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.inline import InlineBackend
 from streamlet.backends.outcome import RunFailed, TreesFailed, TuplesLeft
+from streamlet.base.backoff import Backoff
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import StreamletError
 from streamlet.model.settings import resolve
@@ -343,6 +344,36 @@ def test_what_a_task_keeps_does_not_grow_with_the_tuples_that_failed(monkeypatch
     result = FailsEachOnce.backend.run(RunRequest(Failing.__topology__, conf, until_caught_up=True), Watcher(), Stop())
     assert result.components["lines"].failed == 10_000 and result.drained
     assert grown(FailsEachOnce.kept[2000], FailsEachOnce.kept[8000], allowed=500) == {}
+
+
+class LongPauses(Lines):
+    replay_backoff = Backoff(initial=5.0, maximum=5.0)
+
+
+class FailsOnce(Bolt):
+    failed: ClassVar[set[int]] = set()
+
+    def process(self, tup: Tuple) -> None:
+        if tup.values[0] not in self.failed:
+            self.failed.add(tup.values[0])
+            raise ConnectionError("injected")
+
+
+class Again(Topology):
+    config = {"streamlet.first.failures.max": 0}
+    lines = LongPauses.spec()
+    once = FailsOnce.spec(inputs=[lines])
+
+
+def test_what_waits_to_be_sent_again_counts_as_open_while_the_run_goes_on() -> None:
+    """The run would seem to have nothing to do: no tree is open until the first retry."""
+    FailsOnce.failed.clear()
+    watcher = Watcher()
+    result = run(Again.__topology__, watch=watcher)
+    seen = [(status.pending, status.components[0]) for status in watcher.statuses]
+    assert all(pending == row.open for pending, row in seen)
+    assert any(pending == row.failed > 0 == row.acked for pending, row in seen), "all that is open waits"
+    assert result.status.pending == 0 and result.status.components[0].acked == LINES
 
 
 class Leaves(Bolt):

@@ -48,17 +48,17 @@ def test_what_a_replaced_worker_counted_stays_and_what_was_open_until_its_replac
     numbers: RunNumbers,
 ) -> None:
     numbers.heard(0, Beat({1: snapshot(emitted=20, open=4, unreplayed=2), 3: snapshot(executed=9)}, [], 4, 4))
-    assert (row(numbers, "numbers")["emitted"], numbers.open_trees(ended=False)) == (20, 4)
+    assert (row(numbers, "numbers")["emitted"], numbers.unfinished()) == (20, 4)
     for pending in (None, {}):
         assert not numbers.replaced(0, pending)
-        assert not numbers.are_known_of(0) and numbers.open_trees(ended=True) == 4
+        assert not numbers.are_known_of(0) and numbers.unfinished() == 4
         found = row(numbers, "numbers")
         assert (found["emitted"], found["open"], found["given_up"]) == (20, 4, 0)
     numbers.resumed(0)
-    assert (row(numbers, "numbers")["open"], numbers.open_trees(ended=True)) == (0, 0)
+    assert (row(numbers, "numbers")["open"], numbers.unfinished()) == (0, 0)
     numbers.heard(0, Beat({1: snapshot(emitted=5)}, [], 1, 2))
     assert row(numbers, "numbers")["emitted"] == 25
-    assert (numbers.open_trees(ended=False), numbers.open_trees(ended=True)) == (1, 2)
+    assert numbers.unfinished() == 2, "of two messages one waits to be sent again"
 
 
 def test_a_look_at_the_pages_is_newer_than_the_heartbeats_and_changes_nothing(numbers: RunNumbers) -> None:
@@ -71,9 +71,9 @@ def test_a_look_at_the_pages_is_newer_than_the_heartbeats_and_changes_nothing(nu
     spout, bolt = (row(seen, name) for name in ("numbers", "keep"))
     assert (spout["emitted"], spout["given_up"], spout["lost"]) == (20, 2, 1)
     assert (bolt["executed"], bolt["untracked"]) == (9 + 2 + 3, 30 - 11 + 7 - 3)
-    assert seen.open_trees(ended=False) == 6
+    assert seen.unfinished() == 6
     bolt = row(numbers, "keep")
-    assert (bolt["executed"], bolt["untracked"], numbers.open_trees(ended=False)) == (9, 3, 4)
+    assert (bolt["executed"], bolt["untracked"], numbers.unfinished()) == (9, 3, 4)
 
 
 def test_what_was_lost_or_left_stands_in_the_row_of_its_bolt(numbers: RunNumbers) -> None:
@@ -141,4 +141,4 @@ def test_open_trees_of_a_spout_that_hears_of_no_failures_are_lost_when_its_worke
 
 def test_trees_that_were_open_before_the_first_heartbeat_are_owed(numbers: RunNumbers) -> None:
     numbers.replaced(0, {1: 7})
-    assert numbers.open_trees(ended=True) == row(numbers, "numbers")["open"] == 7
+    assert numbers.unfinished() == row(numbers, "numbers")["open"] == 7

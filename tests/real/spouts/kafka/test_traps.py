@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import re
 import socket
 import time
@@ -16,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamlet.base.errors import StreamletError
 from streamlet.devcluster import DevCluster
-from streamlet.spouts.kafka import KafkaHosts, SpoutConfig, ZkHosts, coordinator
+from streamlet.spouts.kafka import KafkaHosts, SpoutConfig, ZkHosts, coordinator, open_transactions
 from streamlet.spouts.kafka.errors import (
     Deposed,
     NoBrokers,
@@ -372,6 +373,31 @@ def test_a_run_that_ends_by_itself_says_what_it_leaves_behind_an_open_transactio
         told = [line for line in caplog.messages if "a transaction is open at offset 2" in line]
         assert len(told) == lines and all("The 10 offsets from there on" in line for line in told)
     producer.abort_transaction(20)
+
+
+def test_a_run_that_goes_on_says_what_an_open_transaction_keeps_from_it(
+    place: Place, harness: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_transactions, "OPEN_S", 1.0)
+    caplog.set_level(logging.INFO)
+    kafka, witness, topic = place
+    witness.produce(topic, ["a"])
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, "open", partition=0)
+    producer.flush(20)
+    witness.produce(topic, ["behind"] * 9)
+    spout = harness(group_config(kafka, topic))
+    assert read_all(spout, "a") == ["a"]
+    told = "a transaction has been open at offset 1 for "
+    spout.until(lambda: any(told in line and "The 10 offsets from there" in line for line in caplog.messages))
+    status = spout.status()
+    assert (status["end"], status["lag"], status["held_back"]) == (1, 0, 10)
+    producer.commit_transaction(20)
+    assert read_all(spout, "behind") == ["open", *["behind"] * 9]
+    spout.until(lambda: any("the transaction at offset 1 has ended" in line for line in caplog.messages))
+    assert spout.status()["held_back"] == 0
 
 
 def test_an_offset_behind_an_open_transaction_is_no_loss(place: Place, harness: Make) -> None:

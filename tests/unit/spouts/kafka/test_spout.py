@@ -44,6 +44,7 @@ class Manager:
         self.damage: Any = None
         self.ledger = SimpleNamespace(open_count=0)
         self.closed = self.ending = self.paused = False
+        self.held_back = None
         self.commit_is_pressing = False
         self.acked: list[int] = []
         self.failed: list[int] = []
