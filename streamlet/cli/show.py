@@ -293,6 +293,9 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
         over = "" if result.drain_cut_s is None else f" when the drain's {result.drain_cut_s:g} s were over"
         left = f"{many(result.status.pending, 'tuple tree')} still open{by_name and f' ({by_name})'}{over}, to be"
         left += " replayed by the next run"
+        # Rule: what is done and read again all the same is said. An offset is committed once all before it are done.
+        if (beyond := _uncommitted(result.status)) > result.status.pending:
+            left += f", which reads {many(beyond, 'offset')} again, done ones behind an open one too"
         if silent := unreported(result.status):
             left = f"what is open is not known: {silent}"
         elif not result.status.pending:
@@ -335,14 +338,19 @@ def tick_lines(status: RunStatus) -> list[str]:
     ]
 
 
+def _uncommitted(status: RunStatus) -> int:
+    """Count the offsets that were read, and are not committed."""
+    rows = [(row.get("position"), row.get("committed")) for row in status.partitions]
+    return sum(read - done for read, done in rows if isinstance(read, int) and isinstance(done, int))
+
+
 def killed(status: RunStatus | None) -> str:
     """Return the last line of a killed run, by the latest numbers."""
     if status is None:
         return (
             "Killed before its first numbers came: nothing was drained. What was tracked is read again by the next run."
         )
-    rows = [(row.get("position"), row.get("committed")) for row in status.partitions]
-    beyond = sum(read - done for read, done in rows if isinstance(read, int) and isinstance(done, int))
+    beyond = _uncommitted(status)
     more = f", and {many(beyond, 'record')} beyond what is committed" if beyond > 0 else ""
     silent = unreported(status)
     trees = f"what is open is not known ({silent})" if silent else f"{many(status.pending, 'tuple tree')} still open"

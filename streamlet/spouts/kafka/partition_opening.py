@@ -43,7 +43,7 @@ from streamlet.spouts.kafka.partition_counters import PartitionCounters
 from streamlet.spouts.kafka.read_range import OFFSET, ReadPlace, partitions_in
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.schemes.scheme import Scheme
-from streamlet.spouts.kafka.spout_config import SpoutConfig, StartPolicy
+from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig, StartPolicy
 from streamlet.spouts.kafka.stores.offset_store import (
     OTHER_LOG,
     OffsetStore,
@@ -231,6 +231,18 @@ def _stored_lost(partition: Partition, offset: int, decision: StartDecision, whe
         f"{_loss_in_words(partition, offset, decision)} The offset is kept in {where}. "
         f"Set fail_on_data_loss=False to go on at offset {decision.offset} and have the loss logged and "
         "counted, or set ignore_stored_offset=True to begin at start_offset.",
+    )
+
+
+def _forgotten_with_topic(partition: Partition, offset: int, decision: StartDecision, where: str) -> OffsetsLost:
+    # Rule: no remedy for an offset that is gone. Brokers delete a group's offsets with their topic, so the next run
+    # finds none, and needs no setting to begin.
+    return OffsetsLost(
+        partition,
+        decision.lost,
+        f"{_loss_in_words(partition, offset, decision)} Kafka has forgotten the offset in {where} with the old topic: "
+        "started again, the spout reads the new one from its start_offset on. To have a run go on by itself, with the "
+        "loss logged and counted, set fail_on_data_loss=False.",
     )
 
 
@@ -449,7 +461,10 @@ class PartitionOpener:
             again = max(bounds.start, min(decision.offset, manager.last_completed_offset()))
             decision = replace(decision, offset=again)
         if decision.is_loss and self._config.fail_on_data_loss:
-            raise _stored_lost(partition, position, decision, self._store.where(partition))
+            in_group = isinstance(self._config.offsets(), GroupOffsets)
+            gone = in_group and decision.reason is Reason.TOPIC_RECREATED
+            in_words = _forgotten_with_topic if gone else _stored_lost
+            raise in_words(partition, position, decision, self._store.where(partition))
         if decision.reason is Reason.BELOW_START:
             # Open records are neither lost nor fetched again: their values are in memory. Answers at hand go out first.
             self._report_loss(partition, decision, topic_id)

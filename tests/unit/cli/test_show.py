@@ -92,6 +92,15 @@ def test_a_run_that_was_to_catch_up_and_ran_out_of_time_says_so() -> None:
     assert "1 tuple tree still open when the drain's 4 s were over, to be replayed" in show.ending(cut)
 
 
+def test_done_records_that_come_again_behind_an_open_one_are_in_the_last_line() -> None:
+    seen = partitions(3)
+    beyond = sum(row["position"] - row["committed"] for row in seen)
+    line = show.ending(RunResult("interrupted", RunStatus("ended", 1.0, ROWS, seen, pending=1), False))
+    assert f"1 tuple tree still open, to be replayed by the next run, which reads {beyond} offsets again, done" in line
+    line = show.ending(RunResult("interrupted", RunStatus("ended", 1.0, ROWS, seen, pending=beyond), False))
+    assert "offsets again" not in line
+
+
 def test_a_call_that_hung_at_the_end_stands_in_the_last_line() -> None:
     hang = {"worker": 0, "component": "pool", "task": 4, "call": "process", "seconds": 7.4, "tuple": "[100]"}
     status = RunStatus("ended", 60.0, ROWS, pending=1, hanging=(hang,))

@@ -243,8 +243,12 @@ def test_a_topic_re_created_while_running_begins_again_or_stops(place: Place, ha
     re_create(kafka, topic)
     witness.produce(topic, [f"new-{i}" for i in range(5)])
     assert read_all(spout, "new-4") == [f"new-{i}" for i in range(5)]
-    with pytest.raises(OffsetsLost, match="deleted and created again"):
+    with pytest.raises(OffsetsLost, match="deleted and created again") as raised:
         strict.until(lambda: False)
+    assert "Kafka has forgotten the offset" in str(raised.value) and "ignore_stored" not in str(raised.value)
+    strict.spout.close()
+    after = harness(group_config(kafka, topic, id=topic + "-strict"))
+    assert read_all(after, "new-4") == [f"new-{i}" for i in range(5)], "as the error says"
 
 
 # -- where to start, and what is stored -------------------------------------------------------------------------
