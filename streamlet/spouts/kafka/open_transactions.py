@@ -45,8 +45,8 @@ def held_back(before: HeldBack | None, last_stable: int, log_end: int, now_s: fl
     return HeldBack(last_stable, log_end - last_stable, since_s, now_s)
 
 
-class Reader(Protocol):
-    """A partition's reader, as seen from here."""
+class KeptFrom(Protocol):
+    """A partition as its reader has it."""
 
     partition: Partition
     held_back: HeldBack | None
@@ -67,7 +67,7 @@ class OpenTransactionLines:
         self._lines: Notices[str] = Notices(TELL_AGAIN_S)
         self._look_s = float("-inf")
 
-    def poll(self, readers: Iterable[Reader], now_s: float) -> None:
+    def poll(self, readers: Iterable[KeptFrom], now_s: float) -> None:
         """Tell of the task's partitions those that are due."""
         if now_s - self._look_s < LOOK_S:
             return

@@ -234,9 +234,13 @@ def _stored_lost(partition: Partition, offset: int, decision: StartDecision, whe
     )
 
 
-def _forgotten_with_topic(partition: Partition, offset: int, decision: StartDecision, where: str) -> OffsetsLost:
+def _position_lost(
+    partition: Partition, offset: int, decision: StartDecision, where: str, config: SpoutConfig
+) -> OffsetsLost:
     # Rule: no remedy for an offset that is gone. Brokers delete a group's offsets with their topic, so the next run
     # finds none, and needs no setting to begin.
+    if decision.reason is not Reason.TOPIC_RECREATED or not isinstance(config.offsets(), GroupOffsets):
+        return _stored_lost(partition, offset, decision, where)
     return OffsetsLost(
         partition,
         decision.lost,
@@ -461,10 +465,7 @@ class PartitionOpener:
             again = max(bounds.start, min(decision.offset, manager.last_completed_offset()))
             decision = replace(decision, offset=again)
         if decision.is_loss and self._config.fail_on_data_loss:
-            in_group = isinstance(self._config.offsets(), GroupOffsets)
-            gone = in_group and decision.reason is Reason.TOPIC_RECREATED
-            in_words = _forgotten_with_topic if gone else _stored_lost
-            raise in_words(partition, position, decision, self._store.where(partition))
+            raise _position_lost(partition, position, decision, self._store.where(partition), self._config)
         if decision.reason is Reason.BELOW_START:
             # Open records are neither lost nor fetched again: their values are in memory. Answers at hand go out first.
             self._report_loss(partition, decision, topic_id)

@@ -333,6 +333,16 @@ def test_t14_k9_3_what_is_fetched_ahead_is_bounded(
     assert 100_000 <= most <= 200_000 + 20_000, "the budget, and one batch that always comes whole"
 
 
+def with_open_transaction(kafka: DevCluster, topic: str) -> Producer:
+    """Return a producer in whose transaction one record is written."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, "open", partition=0)
+    producer.flush(20)
+    return producer
+
+
 def test_k9_7_gaps_of_transactions_hold_nothing_up(place: Place, harness: Make) -> None:
     """Aborted records never come; an open transaction is waited for; markers at the end leave no lag."""
     kafka, witness, topic = place
@@ -364,11 +374,7 @@ def test_a_run_that_ends_by_itself_says_what_it_leaves_behind_an_open_transactio
 ) -> None:
     kafka, witness, topic = place
     witness.produce(topic, ["a", "b"])
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    producer.produce(topic, "open", partition=0)
-    producer.flush(20)
+    producer = with_open_transaction(kafka, topic)
     witness.produce(topic, ["behind"] * 9)
     for ends, lines in (UNTIL, 1), ({}, 0):
         caplog.clear()
@@ -386,11 +392,7 @@ def test_a_run_that_goes_on_says_what_an_open_transaction_keeps_from_it(
     caplog.set_level(logging.INFO)
     kafka, witness, topic = place
     witness.produce(topic, ["a"])
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    producer.produce(topic, "open", partition=0)
-    producer.flush(20)
+    producer = with_open_transaction(kafka, topic)
     witness.produce(topic, ["behind"] * 9)
     spout = harness(group_config(kafka, topic))
     assert read_all(spout, "a") == ["a"]
@@ -408,11 +410,7 @@ def test_an_offset_behind_an_open_transaction_is_no_loss(place: Place, harness: 
     """Of a consumer that reads what is not committed, and of the settings."""
     kafka, witness, topic = place
     witness.produce(topic, ["a"])
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    producer.produce(topic, "open", partition=0)
-    producer.flush(20)
+    producer = with_open_transaction(kafka, topic)
     witness.produce(topic, ["b", "c"])
     client, as_kept = admin(kafka), ConsumerGroupTopicPartitions(topic, [TopicPartition(topic, 0, 4)])
     while client.alter_consumer_group_offsets([as_kept])[topic].result(20).topic_partitions[0].error is not None:
