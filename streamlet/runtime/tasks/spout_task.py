@@ -513,7 +513,7 @@ class SpoutTask:
                         break
                 # Rule: a turn ends when it has emitted many bytes. No mark counts them before it is over, and 128 rows
                 # of a megabyte would be there. A turn of small rows is over before anybody looks.
-                if asked in LOOKS and ((at := monotonic()) >= weighs_at or at - began >= asked * MAKE_S):
+                if asked in LOOKS and ((at := monotonic()) >= weighs_at or at - began >= (self.emits - first) * MAKE_S):
                     if at >= over or self.emitted_much():
                         break
                     weighs_at = min(at + WEIGH_AFTER_S, over)

@@ -190,6 +190,7 @@ class PartitionManager:
         self._state = ReadState.READING
         self._fetched_to = 0
         """Where the fetches ended when it was."""
+        self._may_unpack = True
         self.paused = False
         """True while somebody asked for it: nothing is emitted or fetched; acks and commits go on. See ``pause``."""
         self.poisoned: StreamletError | None = None
@@ -447,15 +448,17 @@ class PartitionManager:
         if not self._waiting:
             self.buffer.batch_done()
 
-    def begin_turn(self, now_s: float, records: int, *, holds_back: bool = False) -> None:
+    def begin_turn(self, now_s: float, records: int, *, holds_back: bool = False, may_unpack: bool = True) -> None:
         """Take due retries into this turn; check whether new records may come.
 
-        Retries fill half of the turn at most. ``holds_back``: nothing new may come in any case.
+        Retries fill half of the turn at most. ``holds_back``: nothing new may come in any case. Without ``may_unpack``
+        it may come from the batch alone that is unpacked already.
         """
         # Half of the turn: neither retries nor new records starve. The bounds are checked once a turn and not at each
         # record, so they hold to within one turn.
         # Again in each turn, also of an idle partition: nothing was emitted from here on yet.
         self._emitted_s.note(self.ledger.position, now_s)
+        self._may_unpack = may_unpack
         self._held = holds_back or not self.may_emit() or self._hold.holds(now_s)
         if self.originals is not None:
             self.originals.drop_done()
@@ -744,7 +747,7 @@ class PartitionManager:
 
     def _load(self) -> bool:
         """Unpack the next batch; False when none is at hand, or nothing may be emitted."""
-        if not self.buffer or not self.may_emit():
+        if not self.buffer or not self._may_unpack or not self.may_emit():
             return False
         try:
             return self.buffer.load()

@@ -52,6 +52,11 @@ class WaitingRecords:
     def __len__(self) -> int:
         return len(self._offsets) - self._at
 
+    @property
+    def part_left(self) -> float:
+        """The part of the records that is still here, 0 to 1."""
+        return len(self) / len(self._offsets) if self._offsets else 0.0
+
     def extend(self, offsets: Sequence[int], rows: Sequence[Any] | Columns) -> None:
         """Add records behind the others. The offsets and Columns belong to this object then."""
         if self._at == len(self._offsets):
@@ -145,7 +150,7 @@ class ReadBuffer:
         self._fetched: deque[_BufferedAnswer] = deque()
         self._batch_end = ledger.position
         self._loaded_bytes = 0
-        """Bytes of the values that the present ``load`` has unpacked."""
+        """Bytes of the values that the last ``load`` has unpacked."""
         self._epochs = LeaderEpochs()
         self.times_ms = OffsetMarks()
         """The time of the first record of each ``load``."""
@@ -159,6 +164,11 @@ class ReadBuffer:
     def has_room(self) -> bool:
         """Whether another answer may be asked for: one at most waits after the one being emitted."""
         return len(self._fetched) < 2
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """About the bytes of the values that are unpacked and not emitted."""
+        return int(self._loaded_bytes * self.waiting.part_left)
 
     def starts_in(self, leader_epoch: int) -> None:
         """Note the leader epoch of the record before ``position``."""

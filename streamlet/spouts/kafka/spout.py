@@ -52,6 +52,9 @@ if TYPE_CHECKING:  # see `startup`
 FINAL_COMMIT_S = 3.0
 """Seconds a stop waits for the last commit, and for dead letters."""
 
+LIVE_PART = 8
+"""A partition is live that has fetched less than one in so many parts of its share of ``buffer_size_bytes``."""
+
 TOOK_TOO_LONG = FailureCause("", TIMED_OUT, "a bolt held a tuple longer than topology.message.timeout.secs")
 
 
@@ -287,6 +290,23 @@ class KafkaSpout(Spout):
         # Rule: no turn is longer than the window. With a slow bolt that is a few records: a turn of hundreds would
         # last for minutes, and the other partitions would stand still meanwhile.
         records = min(records, max(1, self.room() + sum(manager.ledger.open_count for manager in managers)))
+        # Rule: before another batch is unpacked, those are emitted that are. They are fetched within
+        # ``buffer_size_bytes``, but unpacked they may take many times that, and each partition would hold one.
+        most = self.spout_config.buffer_size_bytes
+        if sum(manager.buffer.unpacked_bytes for manager in managers) >= most:
+            # The few records of a live partition do not wait for those that catch up.
+            few = most // (LIVE_PART * len(managers))
+            if self._walk_round(now, records, holds_back=holds_back, unpack_to=few):
+                return
+        # What is unpacked may belong to partitions that may emit nothing now: they hold up no other.
+        self._walk_round(now, records, holds_back=holds_back, unpack_to=None)
+
+    def _walk_round(self, now: float, records: int, *, holds_back: bool, unpack_to: int | None) -> bool:
+        """Walk from partition to partition until one emits; False: none did.
+
+        ``unpack_to``: unpack where no more bytes are fetched than these; None: anywhere.
+        """
+        managers = self._managers
         for _ in range(len(managers)):
             self._curr_partition_index %= len(managers)
             manager = self._current = managers[self._curr_partition_index]
@@ -295,10 +315,12 @@ class KafkaSpout(Spout):
                 continue
             if manager.damage is not None:
                 self._fetch_once_more(manager, manager.damage)
-            manager.begin_turn(now, records, holds_back=holds_back)
+            may_unpack = unpack_to is None or manager.buffer.size_bytes <= unpack_to
+            manager.begin_turn(now, records, holds_back=holds_back, may_unpack=may_unpack)
             self._turn_left = records
             if self._emit_from(manager):
-                return
+                return True
+        return False
 
     def may_send(self) -> bool:
         return self._gate is not None and self._gate.may_emit(self._clock.monotonic())

@@ -333,6 +333,25 @@ def test_t14_k9_3_what_is_fetched_ahead_is_bounded(
     assert 100_000 <= most <= 200_000 + 20_000, "the budget, and one batch that always comes whole"
 
 
+def test_what_is_unpacked_and_not_emitted_is_bounded(
+    kafka39: DevCluster, witness39: Any, make_topic: Make, harness: Make
+) -> None:
+    """Twelve batches of a megabyte each, which are a few kilobytes on the wire, in turns of ten records."""
+    topic = make_topic(kafka39, partitions=12)
+    for partition in range(12):
+        squeezed = {"compression.type": "zstd", "batch.size": 4_000_000, "message.max.bytes": 4_000_000}
+        witness39.produce(topic, ["x" * 1000] * 1000, partition, **squeezed)
+    config = {"fetch_size_bytes": 100_000, "buffer_size_bytes": 200_000, "records_per_turn": 10}
+    spout = harness(group_config(kafka39, topic, **config))
+    most = emitted = 0
+    while emitted < 12_000:
+        taken = spout.take(1)
+        emitted += len(taken)
+        spout.spout.ack_many([tup_id for _values, tup_id in taken])
+        most = max(most, sum(manager.buffer.unpacked_bytes for manager in spout.spout._managers))
+    assert 200_000 <= most <= 200_000 + 1_000_000, "the budget, and one batch"
+
+
 def with_open_transaction(kafka: DevCluster, topic: str) -> Producer:
     """Return a producer in whose transaction one record is written."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})

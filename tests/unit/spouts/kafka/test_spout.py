@@ -45,6 +45,9 @@ class Manager:
         self.ledger = SimpleNamespace(open_count=0)
         self.closed = self.ending = self.paused = False
         self.held_back = None
+        self.buffer = SimpleNamespace(unpacked_bytes=0, size_bytes=CONFIG.buffer_size_bytes)
+        self.batch_bytes = 0
+        self.blocked = self.may_unpack = False
         self.commit_is_pressing = False
         self.acked: list[int] = []
         self.failed: list[int] = []
@@ -59,12 +62,14 @@ class Manager:
     def pause(self, paused: bool) -> None:
         self.paused = paused
 
-    def begin_turn(self, now_s: float, records: int, *, holds_back: bool = False) -> None: ...
+    def begin_turn(self, now_s: float, records: int, *, holds_back: bool, may_unpack: bool) -> None:
+        self.may_unpack = may_unpack
 
     def next(self, collector: Any, most: int = 1) -> Any:
         self.asked.append(most)
-        if not self.left:
+        if not self.left or self.blocked or not (self.may_unpack or self.buffer.unpacked_bytes):
             return NO_EMITTED
+        self.buffer.unpacked_bytes = self.batch_bytes if self.left > 1 else 0
         self.count = min(self.left, self.together, most)
         self.ledger.open_count += self.count
         for _ in range(self.count):
@@ -152,6 +157,33 @@ def test_k5_records_of_one_call_end_with_the_turn_and_with_the_room() -> None:
         rig.ask(1)
     assert rig.emitted == [0, 0, 0, 0, 0, 0]
     assert rig.managers[0].asked == [3, 1, 2, 2, 1], "a second call of a turn has what the first left of it"
+
+
+def test_what_is_unpacked_is_emitted_before_more_is_unpacked() -> None:
+    """A batch may take many times its bytes on the wire, and each of fifty partitions would hold one."""
+    rig = Rig(*(Manager(number, 9) for number in range(3)))
+    for each in rig.managers:
+        each.batch_bytes = CONFIG.buffer_size_bytes
+    assert rig.ask(9) == [0] * 9, "a turn has three records, and nobody else may unpack"
+    assert rig.ask(9)[9:] == [1] * 9
+    for each in rig.managers:
+        each.left, each.batch_bytes = 9, CONFIG.buffer_size_bytes // 2
+    rig.emitted.clear()
+    assert {*rig.ask(18)} == {2, 0}, "two of them may"
+
+
+def test_the_records_of_a_live_partition_do_not_wait_for_those_that_catch_up() -> None:
+    rig = Rig(*(Manager(number, 9) for number in range(3)))
+    for each in rig.managers:
+        each.batch_bytes = CONFIG.buffer_size_bytes
+    rig.managers[2].buffer.size_bytes = 100
+    assert rig.ask(9) == [0, 0, 0, 2, 2, 2, 0, 0, 0]
+
+
+def test_unpacked_records_that_may_not_leave_hold_up_no_other_partition() -> None:
+    rig = Rig(*(Manager(number, 9) for number in range(3)))
+    rig.managers[0].blocked, rig.managers[0].buffer.unpacked_bytes = True, 2 * CONFIG.buffer_size_bytes
+    assert rig.ask(18) == [1, 1, 1, 2, 2, 2] * 3
 
 
 def test_a_turn_ends_with_its_epoch() -> None:
