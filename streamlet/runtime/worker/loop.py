@@ -462,6 +462,7 @@ class WorkerLoop:
         self._thread_watch.look(self.tasks.values())
         self.links.close()
         self.selector.close()
+        self.growth.resident.close()
         os.close(self._wake_read)
         wake, self._wake_write = self._wake_write, -1  # its number may be another file's soon, and threads still post
         os.close(wake)

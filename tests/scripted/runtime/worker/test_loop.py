@@ -27,8 +27,8 @@ from streamlet.runtime.links.wire import FrameReader, FrameWriter, data_payloads
 from streamlet.runtime.tasks import emitter as routing
 from streamlet.runtime.tasks.emitter import WHOLE, Incoming, Outgoing, Run
 from streamlet.runtime.tasks.user_errors import ComponentFailed
-from streamlet.runtime.worker import memory_growth
 from streamlet.runtime.worker.loop import BOLTS_S, DRAINING, POLL_S, WorkerLoop
+from streamlet.runtime.worker.memory_growth import ResidentMemory
 from streamlet.testing import TopologyTester
 from streamlet.tracking.census import Answer, Ask
 from tests.patience import PATIENCE_S
@@ -609,7 +609,7 @@ def test_what_waits_is_measured_when_the_process_has_grown(monkeypatch: pytest.M
             nonlocal counted
             counted += 1
 
-        monkeypatch.setattr(memory_growth, "resident_bytes", lambda: resident)
+        monkeypatch.setattr(ResidentMemory, "bytes", lambda self: resident)
         monkeypatch.setattr(one.loop.inbox, "recount", recount)
         step = one.loop.growth._step
         for size, wanted in ((1 << 30, 1), (1 << 30, 1), ((1 << 30) + step, 2), (1 << 29, 2), ((1 << 30) + step, 2)):
