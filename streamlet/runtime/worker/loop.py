@@ -679,7 +679,11 @@ class WorkerLoop:
         """Ask each spout for tuples; return whether one should be asked again at once."""
         self._recount_if_grown(now)
         self.back_pressure.look()
-        self.weights.look_if_due(self.spouts.values(), now)
+        if self.weights.look_if_due(self.spouts.values(), now):
+            # Rule: what a spout gives up by itself, with no tuple's failure, is on the page long before a heartbeat: a
+            # record that cannot be decoded, a dead letter that is written. Its worker may die meanwhile.
+            for spout in self.spouts.values():
+                self.ledgers.note_final(spout)
         again = False
         # What a spout emits while it may not be asked (in `initialize`, `fail`, `on_timer`) waits in its outboxes until
         # tuples may travel, and then travels at once, in a drain too.

@@ -31,11 +31,11 @@ class SpoutWeights:
         self._due = 0.0
         self._holds_back_since: dict[int, float] = {}
 
-    def look_if_due(self, spouts: Collection[SpoutTask], now: float) -> None:
-        """Weigh each spout, unless that was just done."""
+    def look_if_due(self, spouts: Collection[SpoutTask], now: float) -> bool:
+        """Weigh each spout, unless that was just done; return whether it was due."""
         # Not at each turn: a KafkaSpout counts all its partitions.
         if now < self._due:
-            return
+            return False
         self._due = now + WEIGH_S
         part = self.most // max(1, len(spouts))
         for spout in spouts:
@@ -46,6 +46,7 @@ class SpoutWeights:
             elif now - self._holds_back_since.setdefault(spout.task_id, now) >= TELL_HELD_S:
                 self._holds_back_since[spout.task_id] = now + TELL_HELD_AGAIN_S
                 self._tell(spout)
+        return True
 
     def _tell(self, spout: SpoutTask) -> None:
         logger.warning(

@@ -18,6 +18,7 @@ from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.task_stats import percentile_ms
 from streamlet.runtime.tasks.untracked_counts import Counted
 from streamlet.runtime.worker.loop import FINISH_S, WorkerLoop
+from streamlet.runtime.worker.spout_weights import WEIGH_S
 from tests.worker_contexts import made_context
 
 
@@ -295,6 +296,32 @@ class Refuses(Bolt):
 class Kept(Topology):
     numbers = Keeps.spec()
     refuses = Refuses.spec(inputs=[numbers])
+
+
+class GivesUpItself(Source):
+    """Gives up each message before it is a tuple."""
+
+    gone = 0
+
+    def next_tuple(self) -> None:
+        self.gone += 1
+
+    def given_up_count(self) -> int:
+        return self.gone
+
+
+class Unread(Topology):
+    numbers = GivesUpItself.spec()
+    refuses = Refuses.spec(inputs=[numbers])
+
+
+def test_what_a_spout_gives_up_without_a_tuple_is_on_the_page_before_the_next_heartbeat() -> None:
+    """Of a worker that is killed nothing else would say that a record could not be decoded."""
+    one = Looped(Unread)
+    one.turns(3)
+    one.clock.advance(WEIGH_S)
+    one.turns(1)
+    assert one.loop.untracked.look_at_final().given_up == {1: 3}
 
 
 def test_what_a_spout_keeps_elsewhere_is_on_the_page_beside_what_it_has_given_up() -> None:
