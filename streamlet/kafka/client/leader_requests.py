@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 from streamlet.kafka.broker_errors import error_class, forces_update
@@ -88,17 +89,20 @@ class FetchedPartition:
             self.settings.check_crcs,
             self.settings.decompressed_limit,
         )
-        found = False
-        for batch in read_batches(self.records, options, self.aborted):
-            found = True
-            yield batch
-        if not found and len(self.records):
+        batches = read_batches(self.records, options, self.aborted)
+        first = [*islice(batches, 1)]
+        if not first and len(self.records):
             # A broker sends at least the first batch whole, however large. Taking these bytes for an empty answer would
             # ask for the same ones for ever.
             raise CorruptRecord(
                 f"Topic {topic!r}, partition {partition}: the broker sent {len(self.records)} bytes from "
                 f"offset {self.position} on, which hold not one whole batch. The log is damaged there."
             )
+        # Rule: nothing here refers to a batch that was given. It would stay in memory, unpacked, until the next one is
+        # asked for, and a partition that waits asks for none.
+        while first:
+            yield first.pop()
+        yield from batches
 
 
 @dataclass(frozen=True, slots=True)

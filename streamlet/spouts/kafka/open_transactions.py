@@ -6,14 +6,13 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from streamlet.base.notices import Notices
 from streamlet.spouts.kafka.partition import Partition
 
 OPEN_S = 60.0
 """Seconds after which an open transaction is told: the time-out of a producer's transaction, by default."""
 
 TELL_AGAIN_S = 600.0
-"""Seconds before a topic's next line."""
+"""Seconds before a topic's next line on the same transactions."""
 
 LOOK_S = 1.0
 """Seconds between looks at all partitions."""
@@ -63,8 +62,9 @@ class OpenTransactionLines:
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
-        self._told: dict[Partition, HeldBack] = {}
-        self._lines: Notices[str] = Notices(TELL_AGAIN_S)
+        self._told: dict[str, dict[Partition, int]] = {}
+        """Topic -> partitions whose transaction was told and is open -> its offset."""
+        self._told_s: dict[str, float] = {}
         self._look_s = float("-inf")
 
     def poll(self, readers: Iterable[KeptFrom], now_s: float) -> None:
@@ -73,31 +73,53 @@ class OpenTransactionLines:
             return
         self._look_s = now_s
         found = {each.partition: each.held_back for each in readers}
-        self._tell_of_ends(found)
-        for topic, held in _long_open(found).items():
-            if self._lines.due(topic, now_s) is not None:
-                self._tell(held)
+        held = _long_open(found)
+        for topic, told in list(self._told.items()):
+            self._tell_of_ends(topic, told, found, held.get(topic, {}))
+        for topic, now_open in held.items():
+            # Rule: another transaction is told soon, though the topic was told before. After the line on the end of the
+            # first it would seem that nothing is kept back.
+            is_new = not now_open.keys() <= self._told.get(topic, {}).keys()
+            if now_s - self._told_s.get(topic, float("-inf")) >= (OPEN_S if is_new else TELL_AGAIN_S):
+                self._told_s[topic] = now_s
+                self._tell(topic, now_open)
 
-    def _tell(self, held: Mapping[Partition, HeldBack]) -> None:
-        self._told.update(held)
+    def _tell(self, topic: str, held: Mapping[Partition, HeldBack]) -> None:
+        self._told[topic] = {partition: each.offset for partition, each in held.items()}
         partition, oldest = max(held.items(), key=lambda item: item[1].open_s)
-        others = f", and {len(held) - 1} more of its partitions so" if len(held) > 1 else ""
         self._log.warning(
             "%s: a transaction has been open at offset %d for %.0f s at least%s. The %d offsets from there to the end "
             "of the log can be read when it has ended; they count neither as lag nor as time behind. If its producer "
             "hangs: `kafka-transactions.sh find-hanging` of Kafka names it, and `abort` ends it.",
-            *(partition, oldest.offset, oldest.open_s, others),
+            *(partition, oldest.offset, oldest.open_s),
+            f", and {len(held) - 1} more of its partitions so" if len(held) > 1 else "",
             sum(each.size for each in held.values()),
         )
 
-    def _tell_of_ends(self, found: Mapping[Partition, HeldBack | None]) -> None:
-        for partition, told in list(self._told.items()):
-            held = found.get(partition)
-            if held is not None and held.offset == told.offset:
-                continue
-            del self._told[partition]
-            if partition in found:
-                self._log.info("%s: the transaction at offset %d has ended; reading goes on", partition, told.offset)
+    def _tell_of_ends(
+        self,
+        topic: str,
+        told: dict[Partition, int],
+        found: Mapping[Partition, HeldBack | None],
+        still: Mapping[Partition, HeldBack],
+    ) -> None:
+        over = {
+            partition: offset
+            for partition, offset in told.items()
+            if (held := found.get(partition)) is None or held.offset != offset
+        }
+        for partition in over:
+            del told[partition]
+        if not told:
+            del self._told[topic]
+        # Of one that another task reads by now nobody here knows.
+        if ended := sorted(partition for partition in over if partition in found):
+            self._log.info(
+                "%s: the transaction at offset %d has ended%s; reading goes on%s",
+                *(ended[0], over[ended[0]]),
+                f", and those of {len(ended) - 1} more partitions" if len(ended) > 1 else "",
+                f". In {len(still)} of its partitions one is open for long" if still else "",
+            )
 
 
 def _long_open(found: Mapping[Partition, HeldBack | None]) -> dict[str, dict[Partition, HeldBack]]:

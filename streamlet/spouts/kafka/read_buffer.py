@@ -52,11 +52,6 @@ class WaitingRecords:
     def __len__(self) -> int:
         return len(self._offsets) - self._at
 
-    @property
-    def part_left(self) -> float:
-        """The part of the records that is still here, 0 to 1."""
-        return len(self) / len(self._offsets) if self._offsets else 0.0
-
     def extend(self, offsets: Sequence[int], rows: Sequence[Any] | Columns) -> None:
         """Add records behind the others. The offsets and Columns belong to this object then."""
         if self._at == len(self._offsets):
@@ -167,8 +162,8 @@ class ReadBuffer:
 
     @property
     def unpacked_bytes(self) -> int:
-        """About the bytes of the values that are unpacked and not emitted."""
-        return int(self._loaded_bytes * self.waiting.part_left)
+        """Bytes of the values that are unpacked. All of them stay until the last is out."""
+        return self._loaded_bytes if self.waiting else 0
 
     def starts_in(self, leader_epoch: int) -> None:
         """Note the leader epoch of the record before ``position``."""

@@ -55,6 +55,9 @@ FINAL_COMMIT_S = 3.0
 LIVE_PART = 8
 """A partition is live that has fetched less than one in so many parts of its share of ``buffer_size_bytes``."""
 
+LIVE_MOST = 4
+"""Times ``buffer_size_bytes`` that may be unpacked before live partitions wait, too."""
+
 TOOK_TOO_LONG = FailureCause("", TIMED_OUT, "a bolt held a tuple longer than topology.message.timeout.secs")
 
 
@@ -293,9 +296,11 @@ class KafkaSpout(Spout):
         # Rule: before another batch is unpacked, those are emitted that are. They are fetched within
         # ``buffer_size_bytes``, but unpacked they may take many times that, and each partition would hold one.
         most = self.spout_config.buffer_size_bytes
-        if sum(manager.buffer.unpacked_bytes for manager in managers) >= most:
-            # The few records of a live partition do not wait for those that catch up.
-            few = most // (LIVE_PART * len(managers))
+        unpacked = sum(manager.buffer.unpacked_bytes for manager in managers)
+        if unpacked >= most:
+            # The few records of a live partition do not wait for those that catch up. But few bytes on the wire may be
+            # many as well.
+            few = most // (LIVE_PART * len(managers)) if unpacked < LIVE_MOST * most else -1
             if self._walk_round(now, records, holds_back=holds_back, unpack_to=few):
                 return
         # What is unpacked may belong to partitions that may emit nothing now: they hold up no other.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +23,7 @@ from streamlet.kafka.errors import CorruptRecord
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicInfo, TopicPartition
 from streamlet.kafka.protocol.messages import fetch as wire
-from tests.whole_batches import NewRecord, encode_batch
+from tests.whole_batches import BatchFields, NewRecord, encode_batch
 
 BROKER = Broker(1, "b", 9092)
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -143,6 +144,19 @@ def test_batches_are_read_from_the_position_on() -> None:
     raw = encode_batch([NewRecord(b"before"), NewRecord(b"after")])
     client.answer.complete(answer(wire.FetchTopicResponse(topic="a", partitions=(row(0, records=raw),))))
     assert [value for batch in future.value[A0].batches() for value in batch.values] == [b"after"]
+
+
+def test_a_batch_that_was_given_is_kept_by_nobody_else() -> None:
+    """Unpacked it may take megabytes, and a partition that waits does not ask for the next one."""
+    client: Any = Client()
+    future = fetch(client, BROKER, {A0: FetchPosition(0)})
+    raw = b"".join(encode_batch([NewRecord(b"v")], BatchFields(base_offset=offset)) for offset in range(3))
+    client.answer.complete(answer(wire.FetchTopicResponse(topic="a", partitions=(row(0, records=raw),))))
+    batches, offsets = future.value[A0].batches(), list[int]()
+    while (batch := next(batches, None)) is not None:
+        assert sys.getrefcount(batch) == 2, "this one, and that of the question"
+        offsets += batch.offsets()
+    assert offsets == [0, 1, 2]
 
 
 def test_bytes_without_one_whole_batch_are_damage_and_no_empty_answer() -> None:

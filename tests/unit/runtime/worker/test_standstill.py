@@ -110,10 +110,18 @@ looking.join()
 
 def test_the_lock_that_a_call_holds_is_told_from_a_process_that_is_stopped() -> None:
     """As the system counts, here and now. In a process of its own: it counts for all threads of one."""
-    done = subprocess.run(
-        [sys.executable, "-c", HOLDS_AND_STANDS], capture_output=True, text=True, timeout=PATIENCE_S, check=True
-    )
-    assert done.stdout.splitlines() == ["True looks", "True looks main", "False"]
+    told: list[list[str]] = []
+    # Where too many want the processors, a thread that waits seldom gets to ask for the lock. Then it is not known to
+    # have waited, and once in a while nothing is: but never is one named that did not.
+    for _ in range(5):
+        done = subprocess.run(
+            [sys.executable, "-c", HOLDS_AND_STANDS], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+        )
+        told.append(done.stdout.splitlines())
+        assert "holds" not in done.stdout and "main" not in told[-1][0] and told[-1][2] == "False", told
+        if told[-1] == ["True looks", "True looks main", "False"]:
+            return
+    raise AssertionError(told)
 
 
 def test_a_call_that_hangs_soon_makes_a_look_be_missed_soon() -> None:

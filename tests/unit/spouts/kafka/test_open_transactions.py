@@ -76,6 +76,37 @@ def test_all_partitions_of_a_topic_have_one_line(lines: OpenTransactionLines, ca
     assert "The 120 offsets from there" in caplog.messages[0]
 
 
+def test_the_end_of_all_of_a_topics_is_one_line_too(
+    lines: OpenTransactionLines, caplog: pytest.LogCaptureFixture
+) -> None:
+    readers = [ReaderOf(Partition("orders", number)) for number in range(30)]
+    for end, now_s in (10, 0), (10, 60), (11, 61):
+        for each in readers:
+            each.answer(7 if end == 10 else end, end, now_s)
+        lines.poll(readers, now_s)
+    assert caplog.messages[1:] == [
+        "orders-0: the transaction at offset 7 has ended, and those of 29 more partitions; reading goes on"
+    ]
+
+
+def test_another_transaction_of_the_topic_is_told_though_the_first_was(
+    lines: OpenTransactionLines, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = ReaderOf(Partition("orders", 0)), ReaderOf(Partition("orders", 1))
+    for now_s in range(0, 400, 2):
+        first.answer(5 if now_s < 140 else 90, 90, now_s)
+        second.answer(7 if 70 <= now_s < 380 else 50, 50, now_s)
+        lines.poll([first, second], now_s)
+    assert [line.partition(" for ")[0].partition(";")[0] for line in caplog.messages] == [
+        "orders-0: a transaction has been open at offset 5",
+        "orders-0: a transaction has been open at offset 5",
+        "orders-0: the transaction at offset 5 has ended",
+        "orders-1: the transaction at offset 7 has ended",
+    ]
+    assert ", and 1 more of its partitions so" in caplog.messages[1]
+    assert caplog.messages[2].endswith("In 1 of its partitions one is open for long")
+
+
 def test_a_broker_that_answers_no_more_ages_no_transaction(
     lines: OpenTransactionLines, caplog: pytest.LogCaptureFixture
 ) -> None:
