@@ -147,8 +147,8 @@ class RunNumbers:
 
     def unfinished(self) -> int:
         """Count messages neither acked nor given up."""
-        # Rule: what waits to be sent again is open, while the run goes on too. Where everything fails no tree is open
-        # for most of the time, and the run would seem to have nothing to do.
+        # Rule: count failures that wait to be sent again as open, while the run goes on too. Where everything fails no
+        # tree is open for most of the time, and the run would seem to have nothing to do.
         return sum(beat.unfinished for beat in self.beats.values()) + self._owed_by_spout().total()
 
     def hanging(self) -> tuple[dict[str, Any], ...]:

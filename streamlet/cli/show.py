@@ -293,7 +293,7 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
         over = "" if result.drain_cut_s is None else f" when the drain's {result.drain_cut_s:g} s were over"
         left = f"{many(result.status.pending, 'tuple tree')} still open{by_name and f' ({by_name})'}{over}, to be"
         left += " replayed by the next run"
-        # Rule: what is done and read again all the same is said. An offset is committed once all before it are done.
+        # Rule: say that done records are read again, too. An offset is committed once all before it are done.
         if (beyond := _uncommitted(result.status)) > result.status.pending:
             left += f", which reads {many(beyond, 'offset')} again, done ones behind an open one too"
         if silent := unreported(result.status):

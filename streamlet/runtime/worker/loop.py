@@ -680,8 +680,8 @@ class WorkerLoop:
         self._recount_if_grown(now)
         self.back_pressure.look()
         if self.weights.look_if_due(self.spouts.values(), now):
-            # Rule: what a spout gives up by itself, with no tuple's failure, is on the page long before a heartbeat: a
-            # record that cannot be decoded, a dead letter that is written. Its worker may die meanwhile.
+            # Rule: note on the page what a spout gives up by itself, long before a heartbeat: a record that cannot be
+            # decoded, a dead letter that is written. Its worker may die meanwhile.
             for spout in self.spouts.values():
                 self.ledgers.note_final(spout)
         again = False

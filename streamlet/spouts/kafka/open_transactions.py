@@ -1,4 +1,4 @@
-"""Transactions that other writers leave open: what lies behind one is kept from each reader, and is told."""
+"""Tells of transactions that other writers leave open, and counts the offsets behind them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from streamlet.spouts.kafka.partition import Partition
 
 OPEN_S = 60.0
-"""Seconds after which an open transaction is told: the time-out of a producer's transaction, by default."""
+"""Seconds before an open transaction is told; a producer's transaction times out after so many by default."""
 
 TELL_AGAIN_S = 600.0
 """Seconds before a topic's next line on the same transactions."""
@@ -57,7 +57,7 @@ class OpenTransactionLines:
     A topic has one line, whatever its partitions.
     """
 
-    # Rule: what no reader can get is said. Behind a transaction whose producer hangs the log ends for its readers: the
+    # Rule: say how much no reader can get. Behind a transaction whose producer hangs the log ends for its readers: the
     # lag is 0 and all is caught up, while the topic grows.
 
     def __init__(self, log: logging.Logger) -> None:
@@ -77,8 +77,8 @@ class OpenTransactionLines:
         for topic, told in list(self._told.items()):
             self._tell_of_ends(topic, told, found, held.get(topic, {}))
         for topic, now_open in held.items():
-            # Rule: another transaction is told soon, though the topic was told before. After the line on the end of the
-            # first it would seem that nothing is kept back.
+            # Rule: tell another transaction soon, though the topic was told before. After the line on the end of the
+            # first, readers of the log would think that they get everything.
             is_new = not now_open.keys() <= self._told.get(topic, {}).keys()
             if now_s - self._told_s.get(topic, float("-inf")) >= (OPEN_S if is_new else TELL_AGAIN_S):
                 self._told_s[topic] = now_s

@@ -293,8 +293,8 @@ class KafkaSpout(Spout):
         # Rule: no turn is longer than the window. With a slow bolt that is a few records: a turn of hundreds would
         # last for minutes, and the other partitions would stand still meanwhile.
         records = min(records, max(1, self.room() + sum(manager.ledger.open_count for manager in managers)))
-        # Rule: before another batch is unpacked, those are emitted that are. They are fetched within
-        # ``buffer_size_bytes``, but unpacked they may take many times that, and each partition would hold one.
+        # Rule: emit the batches that are unpacked before another one is. They are fetched within ``buffer_size_bytes``,
+        # but unpacked they may take many times that, and each partition would hold one.
         most = self.spout_config.buffer_size_bytes
         unpacked = sum(manager.buffer.unpacked_bytes for manager in managers)
         if unpacked >= most:
@@ -303,7 +303,7 @@ class KafkaSpout(Spout):
             few = most // (LIVE_PART * len(managers)) if unpacked < LIVE_MOST * most else -1
             if self._walk_round(now, records, holds_back=holds_back, unpack_to=few):
                 return
-        # What is unpacked may belong to partitions that may emit nothing now: they hold up no other.
+        # Unpacked records may belong to partitions that may emit nothing now: they hold up no other.
         self._walk_round(now, records, holds_back=holds_back, unpack_to=None)
 
     def _walk_round(self, now: float, records: int, *, holds_back: bool, unpack_to: int | None) -> bool:
