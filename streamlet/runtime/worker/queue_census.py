@@ -44,6 +44,9 @@ PACE_TUPLES = 8
 PACE_S = 0.010
 """Seconds of work, or tuples, after which a bolt's time for a tuple is measured again."""
 
+WAIT_TOLD_S = 1.0
+"""Seconds of rounds with a long wait before a notice."""
+
 WAIT_AGAIN_S = 60.0
 """Seconds before the next notice that the same task waits."""
 
@@ -80,6 +83,8 @@ class QueueCensus:
         self._scheduled = False
         self._apart_s = SOON_S
         self._paces: dict[int, _Pace] = {}
+        self._waits_since: dict[int, float] = {}
+        """When the first of the latest rounds ended that all found a wait above a spout's target, by its task."""
         self._told_wait: Notices[int] = Notices(WAIT_AGAIN_S)
         self._told_expired: Notices[tuple[int, int]] = Notices(AGAIN_S)
         self._unreported: Counter[tuple[int, int]] = Counter()
@@ -92,6 +97,7 @@ class QueueCensus:
     def begin_if_due(self, now: float) -> None:
         """Begin asking if a spout has open trees. Called once a turn."""
         if not self._scheduled and any(spout.pending for spout in self._ledgers.spouts.values()):
+            self._waits_since.clear()
             self._next(now)
 
     def reset(self) -> None:
@@ -166,7 +172,12 @@ class QueueCensus:
         Returns whether to ask again soon: as ``PendingWindow.measured``.
         """
         changed = spout.steer(found)
-        if changed is False and found.wait_s > spout.window.target_s:
+        if found.wait_s <= spout.window.target_s:
+            self._waits_since.pop(spout.task_id, None)
+        elif now - self._waits_since.setdefault(spout.task_id, now) >= WAIT_TOLD_S:
+            # Rule: tell a wait that a second of rounds have found. Each has a bolt's time for a tuple from a few, and
+            # two that the system held up for a tenth of a second make a full queue look as if it took many times as
+            # long.
             self._tell_wait(spout, found, now)
         expired = self._ledgers.tell_failures(spout, partial(spout.expire, found, now))
         if expired:

@@ -112,9 +112,9 @@ class Rig:
         self.wire.sent.clear()
         return asks[0] if asks else None
 
-    def hears(self, **of: Any) -> None:
-        """Go on for a minute, with the same answer of the other worker to each question."""
-        for _ in range(240):
+    def hears(self, seconds: float = 60.0, **of: Any) -> None:
+        """Go on for so long, with the same answer of the other worker to each question."""
+        for _ in range(int(seconds * 4)):
             self.clock.advance(0.25)
             self.loop.turn()
             ask = self.ask()
@@ -235,6 +235,16 @@ def test_a_long_queue_keeps_the_window_narrow_and_is_told_with_the_bolt() -> Non
         one.hears(queued=4, wait_s=30.0, slowest=BOLT)
         assert one.spout.next < 10
         assert any("wait for holds take about 30.0 s" in text and "the spout numbers" in text for text in one.told)
+
+
+def test_a_wait_that_the_next_measurements_take_back_is_told_to_nobody() -> None:
+    """A bolt's time for a tuple follows from a few: one that was held up makes a full queue look long."""
+    with rig(0) as one:
+        for wait_s in (0.5, 30.0, 1.0) * 20:
+            one.hears(0.5, queued=4, wait_s=wait_s, slowest=BOLT)
+        assert not [text for text in one.told if "to work off" in text]
+        one.hears(3.0, queued=4, wait_s=8.0, slowest=BOLT)
+        assert [text for text in one.told if "wait for holds take about 8.0 s" in text]
 
 
 def test_what_no_worker_has_times_out_and_is_told() -> None:
