@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,6 +60,9 @@ ROWS = frozenset({list, tuple})
 
 LEAST_RUN, MOST_RUN = 8, 1 << 20
 """Records that are looked at together, at least and at most."""
+
+HELD_S, DROP_AGAIN_S = 1.0, 10.0
+"""Seconds without an emit, or since the last time, after which unpacked records are dropped once more."""
 
 
 class OffsetIds(MessageIds):
@@ -221,6 +225,10 @@ class PartitionManager:
         self._heavy = self.buffer.heavy
         self._due: deque[int] = deque()
         self._held = False
+        self._held_since_s: float | None = None
+        """Since when its own bounds, or its scheme, keep it from emitting; None: they do not."""
+        self._dropped_s = -math.inf
+        """When unpacked records were last dropped."""
         self._hold = SchemeHold()
         # Bytes of large records count from their emit, not while they wait: only emitted records can be acked, so one
         # batch above the bound would hold itself back for ever.
@@ -459,7 +467,12 @@ class PartitionManager:
         # Again in each turn, also of an idle partition: nothing was emitted from here on yet.
         self._emitted_s.note(self.ledger.position, now_s)
         self._may_unpack = may_unpack
-        self._held = holds_back or not self.may_emit() or self._hold.holds(now_s)
+        held = not self.may_emit() or self._hold.holds(now_s)
+        self._held = holds_back or held
+        if not (held or self._hold.waits):
+            self._held_since_s = None
+        elif self._held_since_s is None:
+            self._held_since_s = now_s
         if self.originals is not None:
             self.originals.drop_done()
         if not self.ledger.waiting_count or self._due:
@@ -470,6 +483,15 @@ class PartitionManager:
                 return
             self._retries.retry_started(offset)
             self._due.append(offset)
+
+    def drop_unpacked(self, now_s: float) -> None:
+        """Drop unpacked records that may not leave; they are fetched again."""
+        # Rule: drop them at once, but not again and again. Many bounds are free again after some acks, and a partition
+        # that is at its bound now and then would be fetched twice.
+        since_s = self._held_since_s
+        if since_s is not None and (now_s - since_s >= HELD_S or now_s - self._dropped_s >= DROP_AGAIN_S):
+            self._dropped_s = now_s
+            self.buffer.refetch()
 
     def may_emit(self) -> bool:
         """Return whether the bounds allow new records; retries are always allowed."""

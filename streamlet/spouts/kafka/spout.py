@@ -304,7 +304,18 @@ class KafkaSpout(Spout):
             if self._walk_round(now, records, holds_back=holds_back, unpack_to=few):
                 return
         # Unpacked records may belong to partitions that may emit nothing now: they hold up no other.
-        self._walk_round(now, records, holds_back=holds_back, unpack_to=None)
+        if unpacked < LIVE_MOST * most or not self._make_room(now):
+            self._walk_round(now, records, holds_back=holds_back, unpack_to=None)
+
+    def _make_room(self, now: float) -> bool:
+        """Drop unpacked records that may not leave now; False: all must be kept."""
+        # Rule: what is unpacked and may not leave is fetched again later, once it takes the room of others. Each of a
+        # task's partitions would keep a batch for as long as a record of it is stuck, or a registry is away. Of a topic
+        # that is gone nothing could be fetched again.
+        holders = [each for each in self._managers if each.buffer.unpacked_bytes and not each.ending]
+        for manager in holders:
+            manager.drop_unpacked(now)
+        return bool(holders)
 
     def _walk_round(self, now: float, records: int, *, holds_back: bool, unpack_to: int | None) -> bool:
         """Walk from partition to partition until one emits; False: none did.

@@ -8,6 +8,7 @@ import logging
 import re
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -350,6 +351,44 @@ def test_what_is_unpacked_and_not_emitted_is_bounded(
         spout.spout.ack_many([tup_id for _values, tup_id in taken])
         most = max(most, sum(manager.buffer.unpacked_bytes for manager in spout.spout._managers))
     assert 200_000 <= most <= 200_000 + 1_000_000, "the budget, and one batch"
+
+
+def test_what_is_unpacked_beside_stuck_records_is_bounded_and_holds_up_no_other_partition(
+    kafka39: DevCluster, witness39: Any, make_topic: Make, harness: Make
+) -> None:
+    """Each of eleven partitions may go no further than five hundred offsets past a record that is never acked."""
+    topic = make_topic(kafka39, partitions=12)
+    for partition in range(12):
+        squeezed = {"compression.type": "zstd", "batch.size": 4_000_000, "message.max.bytes": 4_000_000}
+        for _ in range(2):
+            witness39.produce(topic, [str(partition).ljust(1000)] * 1000, partition, **squeezed)
+    config = {"fetch_size_bytes": 100_000, "buffer_size_bytes": 200_000, "records_per_turn": 10}
+    spout = harness(group_config(kafka39, topic, max_uncommitted_offsets=500, **config))
+    most, emitted, stuck, deadline = 0, Counter[int](), [], time.monotonic() + PATIENCE_S
+
+    def take_some() -> None:
+        nonlocal most
+        assert time.monotonic() < deadline, emitted
+        spout.spout.on_timer()
+        for _ in range(20):
+            spout.spout.next_tuple()
+        for values, tup_id in spout.tuples:
+            number = int(values[0])
+            emitted[number] += 1
+            if number != 11 and tup_id[1] == 0:
+                stuck.append(tup_id)
+            else:
+                spout.spout.ack(tup_id)
+        spout.tuples.clear()
+        most = max(most, sum(manager.buffer.unpacked_bytes for manager in spout.spout._managers))
+
+    while emitted[11] < 2000 or len(stuck) < 11 or min(emitted.values()) < 500:
+        take_some()
+    assert 800_000 <= most <= 800_000 + 1_000_000, "four times the budget, and one batch"
+    spout.spout.ack_many(stuck)
+    while emitted.total() < 12 * 2000:
+        take_some()
+    assert {*emitted.values()} == {2000} and most <= 800_000 + 1_000_000
 
 
 def with_open_transaction(kafka: DevCluster, topic: str) -> Producer:

@@ -1293,6 +1293,53 @@ def test_a_record_whose_scheme_is_not_ready_waits_and_nothing_is_lost(
     ]
 
 
+def test_unpacked_records_that_may_not_leave_are_dropped_at_once_and_not_again_and_again() -> None:
+    """At once the first time, again when it is held for a second, or ten seconds after the last time."""
+    one, out = manager(max_uncommitted_offsets=2), Out()
+
+    def is_held_from(now_s: float) -> None:
+        one.ack_many(range(one.ledger.position))
+        one.ledger.committed_to(one.ledger.position)
+        one.add(*fetched(batch(one.ledger.position, [b"a", b"b", b"c", b"d"])), 99)
+        one.begin_turn(now_s, 10)
+        assert [one.next(out), one.next(out)] == [EMITTED_MORE_LEFT] * 2
+
+    def keeps(now_s: float, holds_back: bool = False) -> bool:
+        one.begin_turn(now_s, 10, holds_back=holds_back)
+        one.drop_unpacked(now_s)
+        assert bool(one.buffer.unpacked_bytes) == (one.buffer.position > one.ledger.position)
+        return one.buffer.unpacked_bytes > 0
+
+    is_held_from(0.0)
+    assert not keeps(0.0)
+    is_held_from(1.0)
+    assert [keeps(1.0), keeps(1.9), keeps(2.0)] == [True, True, False]
+    is_held_from(11.5)
+    assert [keeps(11.5), keeps(12.0)] == [True, False]
+    is_held_from(30.0)
+    one.ack_many([6, 7])
+    one.ledger.committed_to(8)
+    assert keeps(31.0, holds_back=True), "all of the spout are held back: nobody needs the room"
+    assert out.offsets() == [*range(8)]
+
+
+def test_unpacked_records_whose_scheme_is_not_ready_are_dropped_and_come_again() -> None:
+    scheme = Lacking()
+    one, out = manager(scheme), Out()
+    one.add(*fetched(batch(0, [b"a", b"?b"])), 2)
+    for now in range(20):
+        one.begin_turn(float(now), 10)
+        drain(one, out)
+        one.drop_unpacked(float(now))
+        if one.buffer.position == 1:
+            one.add(*fetched(batch(1, [b"?b"])), 2)
+    assert one.at_hand and not one.buffer.unpacked_bytes and 1 < scheme.asked < 15, "held from the first try on"
+    scheme.ready = True
+    one.begin_turn(100.0, 10)
+    drain(one, out)
+    assert out.offsets() == [0, 1]
+
+
 def test_while_a_scheme_is_not_ready_it_is_asked_seldom_and_retries_go_out() -> None:
     scheme = Lacking()
     one, out = manager(scheme), Out()

@@ -46,7 +46,7 @@ class Manager:
         self.closed = self.ending = self.paused = False
         self.held_back = None
         self.buffer = SimpleNamespace(unpacked_bytes=0, size_bytes=CONFIG.buffer_size_bytes)
-        self.batch_bytes = 0
+        self.batch_bytes, self.drops = 0, False
         self.blocked = self.may_unpack = False
         self.commit_is_pressing = False
         self.acked: list[int] = []
@@ -58,6 +58,10 @@ class Manager:
     @property
     def at_hand(self) -> bool:
         return self.left > 0
+
+    def drop_unpacked(self, now_s: float) -> None:
+        if self.drops:
+            self.buffer.unpacked_bytes = self.left = 0
 
     def pause(self, paused: bool) -> None:
         self.paused = paused
@@ -184,6 +188,21 @@ def test_unpacked_records_that_may_not_leave_hold_up_no_other_partition() -> Non
     rig = Rig(*(Manager(number, 9) for number in range(3)))
     rig.managers[0].blocked, rig.managers[0].buffer.unpacked_bytes = True, 2 * CONFIG.buffer_size_bytes
     assert rig.ask(18) == [1, 1, 1, 2, 2, 2] * 3
+
+
+def test_unpacked_records_that_may_not_leave_are_dropped_where_they_take_the_room_of_others() -> None:
+    """Of a topic that is gone they are kept, and nobody waits for their room."""
+    rig = Rig(*(Manager(number, 9) for number in range(4)))
+    for one in rig.managers[:2]:
+        one.blocked, one.buffer.unpacked_bytes = True, 2 * CONFIG.buffer_size_bytes
+    assert rig.ask(9) == []
+    rig.managers[0].drops = True
+    assert rig.ask(7) == [2, 2, 2, 3, 3, 3], "the first time made room"
+    assert [one.buffer.unpacked_bytes for one in rig.managers[:2]] == [0, 2 * CONFIG.buffer_size_bytes]
+    for one in rig.managers[:2]:
+        one.ending, one.drops, one.buffer.unpacked_bytes = True, True, 2 * CONFIG.buffer_size_bytes
+    assert rig.ask(6)[6:] == [2, 2, 2, 3, 3, 3]
+    assert [one.buffer.unpacked_bytes for one in rig.managers[:2]] == [2 * CONFIG.buffer_size_bytes] * 2
 
 
 def test_a_turn_ends_with_its_epoch() -> None:
