@@ -67,6 +67,9 @@ FRUITLESS_STARTS = 5
 WINDOW_S = 300.0
 """Seconds over which deaths and lost links are counted."""
 
+ALONE_S = 10.0
+"""Seconds after the last death after which another of the same worker comes alone."""
+
 KEPT_S = 1.0
 """Seconds of waiting for open trees alone until a drain has bolts tick early, and between two such ticks."""
 
@@ -310,11 +313,15 @@ class Supervisor:
         worker.failed_starts = 0 if was_up else worker.failed_starts + 1
         in_own_start = worker.holding is not None and worker.holding.call in STARTING
         worker.fruitless_starts = worker.fruitless_starts + 1 if imported or in_own_start else 0
+        # Rule: the pause before a start grows with deaths that follow each other closely, or a start that comes to
+        # nothing. Tuples wait for a worker that had worked: one killed now and then was started after five seconds.
+        alone = not worker.deaths or (was_up and now - worker.deaths[-1][0] >= ALONE_S)
+        worker.quick_deaths = 0 if alone else worker.quick_deaths + 1
         known = IMPORT_REMEDY if imported else remedy or RESTART_REMEDY
         hopeless = self._out_of_restarts(index, why, verdict.weight, now, known)
         if hopeless is not None:
             return [*lost, hopeless]
-        worker.restart_at = now + self._backoff.delay(len(worker.deaths) - 1)
+        worker.restart_at = now + self._backoff.delay(worker.quick_deaths)
         return [*lost, *self._new_book()]
 
     def _out_of_restarts(self, index: int, why: str, weight: float, now: float, remedy: str) -> GiveUp | None:
@@ -598,6 +605,7 @@ class Supervisor:
             epoch,
             heard_s=now,
             deaths=before.deaths,
+            quick_deaths=before.quick_deaths,
             failed_starts=before.failed_starts,
             fruitless_starts=before.fruitless_starts,
         )

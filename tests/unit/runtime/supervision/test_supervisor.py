@@ -128,6 +128,21 @@ def test_deaths_long_ago_do_not_count() -> None:
         bring_up(supervisor, [1], now + 2)
 
 
+def test_a_worker_that_has_worked_between_its_deaths_is_started_at_once() -> None:
+    """The pause grows with deaths that follow each other closely, and begins anew after one that came alone."""
+    supervisor, waits, now = running(), list[float](), 100.0
+    for apart_s in (1.0, 1.0, 1.0, 12.0, 12.0, 1.0):
+        supervisor.heard(0, 1, now)
+        supervisor.gone(1, supervisor.workers[1].epoch, "was killed by SIGKILL", now)
+        restart_at = supervisor.workers[1].restart_at
+        assert restart_at is not None
+        waits.append(round(restart_at - now, 3))
+        assert any(isinstance(i, Start) for i in supervisor.tick(restart_at))
+        bring_up(supervisor, [1], restart_at)
+        now += apart_s
+    assert waits == [0, 0.1, 0.2, 0.4, 0, 0]
+
+
 def test_a_worker_that_never_comes_up_is_given_up() -> None:
     """Each start takes its 30 s, so few fall into the window: the run would wait for ever, for a slot or an import."""
     supervisor = running(limits=Limits(restarts=12))
