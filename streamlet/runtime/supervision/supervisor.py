@@ -68,7 +68,7 @@ WINDOW_S = 300.0
 """Seconds over which deaths and lost links are counted."""
 
 ALONE_S = 10.0
-"""Seconds after the last death after which another of the same worker comes alone."""
+"""Seconds since a worker's last death after which the next one counts as its first."""
 
 KEPT_S = 1.0
 """Seconds of waiting for open trees alone until a drain has bolts tick early, and between two such ticks."""

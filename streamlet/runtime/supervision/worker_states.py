@@ -79,7 +79,7 @@ class WorkerRecord:
     deaths: deque[tuple[float, float]] = field(default_factory=deque)
     """When it died, and how much that counts."""
     quick_deaths: int = 0
-    """Deaths since the last one that came alone: the pause before a start grows with them."""
+    """Deaths in a row, each soon after the one before: the pause before a start grows with them."""
     failed_starts: int = 0
     """Starts in a row that never came up. They may be so far apart that few of them fall into a window."""
     fruitless_starts: int = 0

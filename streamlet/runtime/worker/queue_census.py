@@ -45,7 +45,7 @@ PACE_S = 0.010
 """Seconds of work, or tuples, after which a bolt's time for a tuple is measured again."""
 
 WAIT_TOLD_S = 1.0
-"""Seconds of rounds with a long wait before a notice."""
+"""Seconds before a notice of a long wait, which all rounds meanwhile must find."""
 
 WAIT_AGAIN_S = 60.0
 """Seconds before the next notice that the same task waits."""
@@ -175,9 +175,8 @@ class QueueCensus:
         if found.wait_s <= spout.window.target_s:
             self._waits_since.pop(spout.task_id, None)
         elif now - self._waits_since.setdefault(spout.task_id, now) >= WAIT_TOLD_S:
-            # Rule: tell a wait that a second of rounds have found. Each has a bolt's time for a tuple from a few, and
-            # two that the system held up for a tenth of a second make a full queue look as if it took many times as
-            # long.
+            # Rule: tell of a long wait when all rounds of a second have found it. A bolt's time for a tuple is that of
+            # a few, and two that the system held up for a tenth of a second make a queue look many times as long.
             self._tell_wait(spout, found, now)
         expired = self._ledgers.tell_failures(spout, partial(spout.expire, found, now))
         if expired:

@@ -61,8 +61,11 @@ ROWS = frozenset({list, tuple})
 LEAST_RUN, MOST_RUN = 8, 1 << 20
 """Records that are looked at together, at least and at most."""
 
-HELD_S, DROP_AGAIN_S = 1.0, 10.0
-"""Seconds without an emit, or since the last time, after which unpacked records are dropped once more."""
+HELD_S = 1.0
+"""Seconds of waiting for its bounds or scheme before a partition may drop its unpacked records again."""
+
+DROP_AGAIN_S = 10.0
+"""Seconds since it last did after which it may do so without waiting."""
 
 
 class OffsetIds(MessageIds):

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from streamlet.spouts.kafka.partition import Partition
 
 OPEN_S = 60.0
-"""Seconds before an open transaction is told; a producer's transaction times out after so many by default."""
+"""Seconds before a line on an open transaction: by then a producer's has timed out, by default."""
 
 TELL_AGAIN_S = 600.0
 """Seconds before a topic's next line on the same transactions."""

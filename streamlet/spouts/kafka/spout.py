@@ -296,33 +296,35 @@ class KafkaSpout(Spout):
         # Rule: emit the batches that are unpacked before another one is. They are fetched within ``buffer_size_bytes``,
         # but unpacked they may take many times that, and each partition would hold one.
         most = self.spout_config.buffer_size_bytes
-        unpacked = sum(manager.buffer.unpacked_bytes for manager in managers)
-        if unpacked >= most:
-            # The few records of a live partition do not wait for those that catch up. But few bytes on the wire may be
-            # many as well.
-            few = most // (LIVE_PART * len(managers)) if unpacked < LIVE_MOST * most else -1
-            if self._walk_round(now, records, holds_back=holds_back, unpack_to=few):
-                return
+        unpacked = self._walk_round(now, records, holds_back=holds_back, bound=most)
+        if unpacked is None or unpacked < most:
+            return
         # Unpacked records may belong to partitions that may emit nothing now: they hold up no other.
         if unpacked < LIVE_MOST * most or not self._make_room(now):
-            self._walk_round(now, records, holds_back=holds_back, unpack_to=None)
+            self._walk_round(now, records, holds_back=holds_back, bound=max(LIVE_MOST * most, unpacked + 1))
 
     def _make_room(self, now: float) -> bool:
         """Drop unpacked records that may not leave now; False: all must be kept."""
-        # Rule: what is unpacked and may not leave is fetched again later, once it takes the room of others. Each of a
-        # task's partitions would keep a batch for as long as a record of it is stuck, or a registry is away. Of a topic
-        # that is gone nothing could be fetched again.
+        # Rule: drop what is unpacked and may not leave once it takes the room of others, and fetch it again later. Each
+        # of a task's partitions would keep a batch for as long as a record of it is stuck, or a registry is away. Of a
+        # topic that is gone nothing could be fetched again.
         holders = [each for each in self._managers if each.buffer.unpacked_bytes and not each.ending]
         for manager in holders:
             manager.drop_unpacked(now)
         return bool(holders)
 
-    def _walk_round(self, now: float, records: int, *, holds_back: bool, unpack_to: int | None) -> bool:
-        """Walk from partition to partition until one emits; False: none did.
+    def _walk_round(self, now: float, records: int, *, holds_back: bool, bound: int) -> int | None:
+        """Walk from partition to partition until one emits; None: one did.
 
-        ``unpack_to``: unpack where no more bytes are fetched than these; None: anywhere.
+        Else returns the bytes that are unpacked. Up to ``bound`` of these another batch may be.
         """
-        managers = self._managers
+        managers, most = self._managers, self.spout_config.buffer_size_bytes
+        # Rule: count what is unpacked from partition to partition. Where a registry is away none emits, and in one walk
+        # each would unpack a batch, and keep it.
+        unpacked = sum(manager.buffer.unpacked_bytes for manager in managers)
+        # The few records of a live partition do not wait for those that catch up. But few bytes on the wire may be many
+        # as well.
+        few = most // (LIVE_PART * max(1, len(managers)))
         for _ in range(len(managers)):
             self._curr_partition_index %= len(managers)
             manager = self._current = managers[self._curr_partition_index]
@@ -331,12 +333,14 @@ class KafkaSpout(Spout):
                 continue
             if manager.damage is not None:
                 self._fetch_once_more(manager, manager.damage)
-            may_unpack = unpack_to is None or manager.buffer.size_bytes <= unpack_to
-            manager.begin_turn(now, records, holds_back=holds_back, may_unpack=may_unpack)
+            is_live = manager.buffer.size_bytes <= few and unpacked < LIVE_MOST * most
+            manager.begin_turn(now, records, holds_back=holds_back, may_unpack=is_live or unpacked < bound)
             self._turn_left = records
+            before = manager.buffer.unpacked_bytes
             if self._emit_from(manager):
-                return True
-        return False
+                return None
+            unpacked += manager.buffer.unpacked_bytes - before
+        return unpacked
 
     def may_send(self) -> bool:
         return self._gate is not None and self._gate.may_emit(self._clock.monotonic())

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamlet.base.errors import StreamletError
 from streamlet.devcluster import DevCluster
-from streamlet.spouts.kafka import KafkaHosts, SpoutConfig, ZkHosts, coordinator, open_transactions
+from streamlet.spouts.kafka import KafkaHosts, Record, SpoutConfig, ZkHosts, coordinator, open_transactions
 from streamlet.spouts.kafka.errors import (
     Deposed,
     NoBrokers,
@@ -26,6 +26,7 @@ from streamlet.spouts.kafka.errors import (
     OffsetsLost,
     PoisonRecord,
     RunDeposed,
+    SchemeNotReady,
     TopicsDeleted,
     UnusableOffset,
 )
@@ -334,14 +335,31 @@ def test_t14_k9_3_what_is_fetched_ahead_is_bounded(
     assert 100_000 <= most <= 200_000 + 20_000, "the budget, and one batch that always comes whole"
 
 
+def squeeze(witness: Any, topic: str, partition: int) -> None:
+    """Produce a batch of a thousand records, a megabyte in all and a few kilobytes on the wire."""
+    sizes = {"batch.size": 4_000_000, "message.max.bytes": 4_000_000}
+    witness.produce(topic, [str(partition).ljust(1000)] * 1000, partition, **sizes, **{"compression.type": "zstd"})
+
+
+class Away:
+    """A scheme that waits for a registry."""
+
+    outputs = ("number",)
+    away = True
+
+    def deserialize(self, record: Record) -> list[list[str]]:
+        if self.away:
+            raise SchemeNotReady("the registry is away.")
+        return [[str(record.value, "utf-8")]]
+
+
 def test_what_is_unpacked_and_not_emitted_is_bounded(
     kafka39: DevCluster, witness39: Any, make_topic: Make, harness: Make
 ) -> None:
     """Twelve batches of a megabyte each, which are a few kilobytes on the wire, in turns of ten records."""
     topic = make_topic(kafka39, partitions=12)
     for partition in range(12):
-        squeezed = {"compression.type": "zstd", "batch.size": 4_000_000, "message.max.bytes": 4_000_000}
-        witness39.produce(topic, ["x" * 1000] * 1000, partition, **squeezed)
+        squeeze(witness39, topic, partition)
     config = {"fetch_size_bytes": 100_000, "buffer_size_bytes": 200_000, "records_per_turn": 10}
     spout = harness(group_config(kafka39, topic, **config))
     most = emitted = 0
@@ -359,9 +377,8 @@ def test_what_is_unpacked_beside_stuck_records_is_bounded_and_holds_up_no_other_
     """Each of eleven partitions may go no further than five hundred offsets past a record that is never acked."""
     topic = make_topic(kafka39, partitions=12)
     for partition in range(12):
-        squeezed = {"compression.type": "zstd", "batch.size": 4_000_000, "message.max.bytes": 4_000_000}
-        for _ in range(2):
-            witness39.produce(topic, [str(partition).ljust(1000)] * 1000, partition, **squeezed)
+        squeeze(witness39, topic, partition)
+        squeeze(witness39, topic, partition)
     config = {"fetch_size_bytes": 100_000, "buffer_size_bytes": 200_000, "records_per_turn": 10}
     spout = harness(group_config(kafka39, topic, max_uncommitted_offsets=500, **config))
     most, emitted, stuck, deadline = 0, Counter[int](), [], time.monotonic() + PATIENCE_S
@@ -389,6 +406,29 @@ def test_what_is_unpacked_beside_stuck_records_is_bounded_and_holds_up_no_other_
     while emitted.total() < 12 * 2000:
         take_some()
     assert {*emitted.values()} == {2000} and most <= 800_000 + 1_000_000
+
+
+def test_what_is_unpacked_while_a_registry_is_away_is_bounded_and_nothing_is_lost(
+    kafka39: DevCluster, witness39: Any, make_topic: Make, harness: Make
+) -> None:
+    """Each of twelve partitions unpacks a batch before its scheme says that it must wait."""
+    topic = make_topic(kafka39, partitions=12)
+    for partition in range(12):
+        squeeze(witness39, topic, partition)
+    scheme, most, emitted = Away(), 0, Counter[int]()
+    config = {"fetch_size_bytes": 100_000, "buffer_size_bytes": 200_000, "scheme": scheme}
+    spout = harness(group_config(kafka39, topic, **config))
+    began = time.monotonic()
+    while emitted.total() < 12_000:
+        assert time.monotonic() < began + PATIENCE_S, emitted
+        scheme.away = time.monotonic() < began + 3.0
+        spout.spout.on_timer()
+        spout.spout.next_tuple()
+        emitted.update(int(values[0]) for values, _ in spout.tuples)
+        spout.ack_all()
+        most = max(most, sum(manager.buffer.unpacked_bytes for manager in spout.spout._managers))
+    assert {*emitted.values()} == {1000}
+    assert 800_000 <= most <= 800_000 + 1_000_000, "four times the budget, and one batch"
 
 
 def with_open_transaction(kafka: DevCluster, topic: str) -> Producer:

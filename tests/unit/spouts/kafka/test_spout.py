@@ -47,7 +47,7 @@ class Manager:
         self.held_back = None
         self.buffer = SimpleNamespace(unpacked_bytes=0, size_bytes=CONFIG.buffer_size_bytes)
         self.batch_bytes, self.drops = 0, False
-        self.blocked = self.may_unpack = False
+        self.blocked = self.may_unpack = self.scheme_waits = False
         self.commit_is_pressing = False
         self.acked: list[int] = []
         self.failed: list[int] = []
@@ -71,6 +71,8 @@ class Manager:
 
     def next(self, collector: Any, most: int = 1) -> Any:
         self.asked.append(most)
+        if self.scheme_waits and self.may_unpack:
+            self.buffer.unpacked_bytes, self.scheme_waits = self.batch_bytes, False  # and rests
         if not self.left or self.blocked or not (self.may_unpack or self.buffer.unpacked_bytes):
             return NO_EMITTED
         self.buffer.unpacked_bytes = self.batch_bytes if self.left > 1 else 0
@@ -203,6 +205,21 @@ def test_unpacked_records_that_may_not_leave_are_dropped_where_they_take_the_roo
         one.ending, one.drops, one.buffer.unpacked_bytes = True, True, 2 * CONFIG.buffer_size_bytes
     assert rig.ask(6)[6:] == [2, 2, 2, 3, 3, 3]
     assert [one.buffer.unpacked_bytes for one in rig.managers[:2]] == [2 * CONFIG.buffer_size_bytes] * 2
+
+
+def test_a_walk_that_emits_nothing_unpacks_no_more_than_the_bound_and_a_batch() -> None:
+    """While a registry is away each partition unpacks a batch, finds that out and keeps it: in one walk, all did."""
+    rig = Rig(*(Manager(number, 9) for number in range(9)))
+    for one in rig.managers:
+        one.blocked = one.scheme_waits = True
+        one.batch_bytes = CONFIG.buffer_size_bytes * 3 // 2
+    for _ in range(3):
+        assert rig.ask(1) == []
+        assert sum(one.buffer.unpacked_bytes > 0 for one in rig.managers) == 3, "four times the budget is 2.7 of them"
+    rig.managers[8].blocked = rig.managers[8].scheme_waits = False
+    for one in rig.managers:
+        one.drops = True
+    assert rig.ask(6)[:1] == [8], "all others have tried, and made room again"
 
 
 def test_a_turn_ends_with_its_epoch() -> None:
