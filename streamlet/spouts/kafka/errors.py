@@ -235,16 +235,25 @@ class StaticLeaderMoved(StreamletError):
 
 
 class Deposed(StreamletError):
-    """Another owner took the partition over: this one stops reading it and writes no more offsets."""
+    """Another owner took the partition over: this one stops reading it and writes no more offsets.
 
-    def __init__(self, partition: Partition, where: str, mine: int, other: Mapping[str, object]) -> None:
+    ``mine``: the owner epoch of this spout, of run ``run``; ``other``: the fields that the other owner stored.
+    """
+
+    def __init__(self, partition: Partition, where: str, run: str, mine: int, other: Mapping[str, object]) -> None:
         self.partition = partition
-        topology = other.get("topology")
-        name = topology.get("name") if isinstance(topology, Mapping) else None
+        stored = other.get("topology")
+        topology = stored if isinstance(stored, Mapping) else {}
+        owner = topology.get("id")
+        if owner == run:
+            who, advice = "Another worker of the same run", "If this worker stood still, look for the reason."
+        else:
+            who = _run_in_words((str(owner), str(topology.get("name"))) if owner else None)
+            advice = _ONE_ID_EACH
         super().__init__(
-            f"Another spout took over topic {partition.topic!r}, partition {partition.number}: {where} has owner epoch "
-            f"{other.get('owner_epoch')} (topology {name!r}), this spout had {mine}. What it had not committed will be "
-            "read again by the new owner. If two topologies are meant to read the topic, give each its own `id`."
+            f"{who} took over topic {partition.topic!r}, partition {partition.number}: {where} has owner epoch "
+            f"{other.get('owner_epoch')}, and this spout, of run {run[:8]}, had {mine}. What it had not committed will "
+            f"be read again by the new owner. {advice}"
         )
 
 
@@ -252,13 +261,21 @@ class RunDeposed(StreamletError):
     """Another run has the topics now, in words; ``other``: its id and topology."""
 
     def __init__(self, topics: str, where: str, run: str, other: tuple[str, str] | None) -> None:
-        who = "Another run" if other is None else f"Run {other[0][:8]} of topology {other[1]!r}"
         super().__init__(
-            f"{who} took over {topics} in {where}: it came after this run ({run[:8]}), and one "
+            f"{_run_in_words(other)} took over {topics} in {where}: it came after this run ({run[:8]}), and one "
             "run at a time reads a topic under one `id`. This run stopped emitting before the other one began; what "
-            "it had not committed is read again there. If two topologies are meant to read the topic, give each its "
-            "own `id`; if not, see to it that only one is started."
+            f"it had not committed is read again there. {_ONE_ID_EACH}"
         )
+
+
+_ONE_ID_EACH = (
+    "If two topologies are meant to read the topic, give each its own `id`; if not, see to it that only one is started."
+)
+
+
+def _run_in_words(run: tuple[str, str] | None) -> str:
+    """Name a run by id and topology, as a sentence begins."""
+    return "Another run" if run is None else f"Run {run[0][:8]} of topology {run[1]!r}"
 
 
 class TaskReplaced(StreamletError):

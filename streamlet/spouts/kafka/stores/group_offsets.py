@@ -102,7 +102,7 @@ class KafkaGroupOffsets:
         mine = self._owned.get(partition)
         if mine is not None and node is not None and self._is_foreign(node, mine):
             # A partition that begins again takes nothing back from an owner that took over meanwhile.
-            raise Deposed(partition, self.where(partition), mine.owner_epoch, node.fields)
+            raise self._deposed(partition, mine, node)
         decision = yield from decide(None if node is None else node.stored)
         claim = self._owned[partition] = _Owned(1 if node is None else node.owner_epoch + 1, topic_id)
         first = {partition: first_position(decision, node, broker)}
@@ -136,7 +136,7 @@ class KafkaGroupOffsets:
         for partition, position in positions.items():
             node, owned = nodes[partition], claims[partition]
             if node is not None and self._is_foreign(node, owned):
-                outcomes[partition] = Deposed(partition, self.where(partition), owned.owner_epoch, node.fields)
+                outcomes[partition] = self._deposed(partition, owned, node)
             else:
                 mine[partition] = position
         if mine:
@@ -155,7 +155,7 @@ class KafkaGroupOffsets:
         for partition, owned in claims.items():
             node = nodes[partition]
             if node is not None and self._is_foreign(node, owned):
-                raise Deposed(partition, self.where(partition), owned.owner_epoch, node.fields)
+                raise self._deposed(partition, owned, node)
 
     @property
     def member(self) -> ConsumerGroupMetadata | None:
@@ -174,6 +174,9 @@ class KafkaGroupOffsets:
         # Two owners that claimed at the same moment have the same epoch: the last writer goes on.
         same_run = node.stored.topology_id == self._owner.topology_id
         return node.owner_epoch > owned.owner_epoch or (node.owner_epoch == owned.owner_epoch and not same_run)
+
+    def _deposed(self, partition: Partition, owned: _Owned, node: OffsetNode) -> Deposed:
+        return Deposed(partition, self.where(partition), self._owner.topology_id, owned.owner_epoch, node.fields)
 
     def _fetch(self, partitions: Iterable[Partition]) -> Steps[dict[Partition, OffsetNode | None]]:
         wanted = list(partitions)

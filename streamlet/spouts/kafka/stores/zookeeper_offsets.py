@@ -193,7 +193,7 @@ class ZooKeeperOffsets:
         mine = self._owned.get(partition)
         if mine is not None and node is not None and node.owner_epoch != mine.owner_epoch:
             # A partition that begins again takes nothing back from an owner that took over meanwhile.
-            raise Deposed(partition, self.where(partition), mine.owner_epoch, node.fields)
+            raise Deposed(partition, self.where(partition), self._owner.topology_id, mine.owner_epoch, node.fields)
         decision = yield from decide(None if node is None else node.stored)
         if carried_out is None or carried_out.topic_id != topic_id or carried_out.decision.offset != decision.offset:
             return node, decision, False
@@ -275,7 +275,7 @@ class ZooKeeperOffsets:
             # Owners only count up (storm-kafka's writes no count): nobody took over, the tree went back.
             return UnusableOffset(partition, self.where(partition), _WENT_BACK, found[0])
         if node.owner_epoch != owned.owner_epoch or node.stored.topology_id != self._owner.topology_id:
-            return Deposed(partition, self.where(partition), owned.owner_epoch, node.fields)
+            return Deposed(partition, self.where(partition), self._owner.topology_id, owned.owner_epoch, node.fields)
         owned.version, owned.uncertain = found[1], False
         return None
 

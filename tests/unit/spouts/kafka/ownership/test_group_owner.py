@@ -228,7 +228,7 @@ def test_a_membership_that_is_lost_shuts_the_gate_and_is_sought_again(scene: Sce
 def test_a_run_that_had_the_topic_meanwhile_and_is_gone_again_is_found_in_the_store(scene: Scene) -> None:
     scene.opened()
     scene.thread.tell(MembershipLost("a test"))
-    scene.finding = Deposed(Partition("lines", 0), "group 'demo'", 1, {"owner_epoch": 2})
+    scene.finding = Deposed(Partition("lines", 0), "group 'demo'", "run-1", 1, {"owner_epoch": 2})
     scene.poll(1)
     scene.beat()
     scene.thread.give(9)

@@ -115,7 +115,7 @@ def test_a_deposed_owner_stops_reading_at_once() -> None:
     rig = Rig()
     rig.emit(0)
     rig.manager.ack(0)
-    rig.store.outcome = Deposed(P, "there", 1, {"owner_epoch": 2})
+    rig.store.outcome = Deposed(P, "there", "run-1", 1, {"owner_epoch": 2})
     with pytest.raises(Deposed):
         rig.poll(2.1)
     assert rig.manager.closed
@@ -143,7 +143,7 @@ def test_the_answer_for_a_partition_that_began_again_meanwhile_stops_nobody() ->
     rig.emit(0)
     rig.manager.ack(0)
     rig.store.gate.open = False
-    rig.store.outcome = Deposed(P, "ZooKeeper", 1, {})
+    rig.store.outcome = Deposed(P, "ZooKeeper", "run-1", 1, {})
     rig.poll(2.1)
     rig.manager.close()
     rig.store.gate.open = True

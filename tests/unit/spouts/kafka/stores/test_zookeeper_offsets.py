@@ -102,8 +102,21 @@ def test_a_former_owner_writes_nothing_and_is_told_who_took_over(tree: MemoryTre
     before = MemoryNodeStore(tree).get(PATH)
     told = commit(old, 99)
     assert isinstance(told, Deposed)
-    assert "owner epoch 2 (topology 'words'), this spout had 1" in told.message
+    assert told.message.startswith("Run run-2 of topology 'words' took over topic 'lines', partition 0: ")
+    assert "has owner epoch 2, and this spout, of run run-1, had 1." in told.message
+    assert "give each its own `id`" in told.message
     assert MemoryNodeStore(tree).get(PATH) == before
+
+
+def test_a_worker_whose_successor_took_over_is_not_told_of_another_run(
+    tree: MemoryTree, background: Background
+) -> None:
+    old = opened(tree, background, "run-1")
+    opened(tree, background, "run-1")
+    told = commit(old, 99)
+    assert isinstance(told, Deposed)
+    assert told.message.startswith("Another worker of the same run took over topic 'lines', partition 0: ")
+    assert "`id`" not in told.message, "it is its own run, and a second id would help nobody"
 
 
 def test_beginning_again_takes_nothing_back_from_a_new_owner(tree: MemoryTree, background: Background) -> None:
