@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from streamlet import Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
+from streamlet import Batch, Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
 
 
 class Notes:
@@ -75,6 +75,26 @@ class BecomesSlow(Noting):
         self.taken(tup)
         if tup.values[0] >= 3000:
             time.sleep(self.conf["slow.secs"])
+
+
+class SlowBatches(Noting):
+    """Takes its time for each tuple of a batch."""
+
+    def process_batch(self, batch: Batch) -> None:
+        self.notes.note(batch=len(batch))
+        for tup in batch:
+            self.taken(tup)
+            time.sleep(self.conf["slow.secs"])
+
+
+class OneRequest(Noting):
+    """Takes as long for a batch of one as for any other."""
+
+    def process_batch(self, batch: Batch) -> None:
+        self.notes.note(batch=len(batch))
+        for tup in batch:
+            self.taken(tup)
+        time.sleep(self.conf["slow.secs"])
 
 
 class Unequal(Noting):
@@ -182,6 +202,18 @@ class OneSlow(Topology):
     config = CONFIG
     numbers = Numbers.spec()
     slow = Slow.spec(inputs=[numbers])
+
+
+class SlowByBatch(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    slow = SlowBatches.spec(inputs=[numbers])
+
+
+class Requests(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    slow = OneRequest.spec(inputs=[numbers])
 
 
 class Becoming(Topology):

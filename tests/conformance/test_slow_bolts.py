@@ -52,6 +52,8 @@ class Ran:
         self.failures = [(line["failed"], line["reason"]) for line in lines if "failed" in line]
         self.held = [line["held"] for line in lines if "held" in line]
         """How many tuples a bolt with threads held, at each that it was given."""
+        self.batches = [line["batch"] for line in lines if "batch" in line]
+        """The sizes of a bolt's batches."""
         self.given_up = [line["given_up"] for line in lines if "given_up" in line]
 
     @property
@@ -124,6 +126,26 @@ def test_a_bolt_that_collects_batches_does_not_starve(backend: str, workers: int
     """It acks nothing before it has 500, or before its tick: the window opens for it."""
     ran = Ran(tmp_path, backend, workers, name, slow__count=2000)
     assert ran.all_once(2000)
+
+
+@backends
+def test_a_batch_of_a_slow_bolt_is_no_larger_than_what_may_wait(backend: str, workers: int, tmp_path: Path) -> None:
+    """A batch takes all that waits, so nothing ever seemed to wait: each was twice as large as the one before."""
+    settings = {"streamlet__queue__target__secs": 0.4}
+    ran = Ran(tmp_path, backend, workers, "SlowByBatch", slow__count=300, slow__secs=0.02, **settings)
+    assert ran.all_once(300)
+    assert ran.numbers.timed_out == 0
+    assert max(ran.batches) <= 20, ran.batches
+    assert ran.waits[len(ran.waits) // 2] < 3 * 0.4, "what is open should be done in about the target"
+
+
+@backends
+def test_batches_that_take_as_long_whatever_their_size_grow(backend: str, workers: int, tmp_path: Path) -> None:
+    """Each takes longer than the target: kept small, 1 000 numbers would take 150 s or more."""
+    settings = {"streamlet__queue__target__secs": 0.1}
+    ran = Ran(tmp_path, backend, workers, "Requests", slow__count=1000, slow__secs=0.15, **settings)
+    assert ran.all_once(1000)
+    assert len(ran.batches) < 60 and max(ran.batches) > 50, ran.batches
 
 
 @backends

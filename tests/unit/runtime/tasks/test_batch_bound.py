@@ -1,0 +1,73 @@
+"""How large a slow bolt's batches are: as its tuples cost, and not as its calls do."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamlet.runtime.tasks.batch_bound import CALL_SHARE, BatchBound
+
+
+def sizes(bound: BatchBound, each_s: float, call_s: float = 0.0, waiting: int = 2000, calls: int = 40) -> list[int]:
+    """The batches of a bolt for which so many tuples always wait."""
+    found = []
+    for _ in range(calls):
+        found.append(min(bound.size, waiting))
+        bound.took(found[-1], call_s + each_s * found[-1])
+    return found
+
+
+@pytest.mark.parametrize(("each_s", "wanted"), [(0.03, 62), (0.2, 9), (1.0, 1), (10.0, 1)])
+def test_a_batch_takes_a_quarter_of_the_time_that_tuples_may_wait(each_s: float, wanted: int) -> None:
+    """The first is what waits: nobody knows yet what a tuple costs."""
+    first, *_, last = sizes(BatchBound(1024, target_s=7.5), each_s)
+    assert (first, last) == (1024, wanted)
+    bound = BatchBound(1024, target_s=7.5)
+    bound.took(1, each_s)
+    assert sizes(bound, each_s, calls=3)[-1] == wanted, "what begins with a single tuple should soon be there, too"
+
+
+def test_cheap_tuples_come_in_batches_as_large_as_may_be() -> None:
+    assert set(sizes(BatchBound(1024, target_s=7.5), each_s=0.0001)) == {1024}
+
+
+@pytest.mark.parametrize("waiting", [1, 10, 2000])
+@pytest.mark.parametrize("call_s", [0.5, 1.875, 5.0, 20.0])
+def test_a_call_that_costs_the_same_for_any_batch_is_given_all_that_waits(call_s: float, waiting: int) -> None:
+    """One request for all of them, which takes longer than a call should: for smaller ones it would take as long."""
+    bound = BatchBound(1024, target_s=7.5)
+    sizes(bound, 0.0, call_s, waiting=waiting)
+    assert sizes(bound, 0.0, call_s)[-1] == 1024
+
+
+def test_where_the_call_costs_most_of_it_a_batch_is_worth_the_call() -> None:
+    """Of 3 s and 10 ms a tuple: 300 tuples take no longer than their call by itself."""
+    assert sizes(BatchBound(1024, target_s=7.5), 0.01, 3.0)[-1] == 300
+
+
+def test_a_bolt_that_becomes_slow_or_fast_is_known_after_a_few_calls() -> None:
+    bound = BatchBound(1024, target_s=4.0)
+    assert sizes(bound, 0.0005)[-1] == 1024
+    assert sizes(bound, 0.1, calls=6)[-1] <= 10
+    assert sizes(bound, 1.0, calls=6)[-1] == 1
+    assert sizes(bound, 0.0005, calls=15)[-1] == 1024
+
+
+@given(st.integers(1, 5000), st.floats(0.01, 100), st.lists(st.tuples(st.integers(1, 5000), st.floats(0, 1000))))
+def test_a_bound_is_never_less_than_one_nor_more_than_the_bolts_own(
+    most: int, target_s: float, calls: list[tuple[int, float]]
+) -> None:
+    bound = BatchBound(most, target_s)
+    for tuples, seconds in calls:
+        assert 1 <= bound.took(min(tuples, most), seconds) <= most
+
+
+@given(st.lists(st.floats(0.5, 2.0), min_size=40, max_size=40))
+def test_times_that_scatter_make_no_batch_many_times_too_large(factors: list[float]) -> None:
+    """Each call takes between half and twice of what it usually does."""
+    bound = BatchBound(1024, target_s=4.0)
+    bound.took(1, 0.1)
+    for factor in factors:
+        assert bound.size * 0.1 <= 16 * CALL_SHARE * 4.0
+        bound.took(bound.size, factor * 0.1 * bound.size)
