@@ -299,7 +299,10 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
         if silent := unreported(result.status):
             left = f"what is open is not known: {silent}"
         elif not result.status.pending:
+            # Rule: of a drain that was cut short say that, and no more. What waited may all be untracked, or a tick's.
             left = "without a drain, so what was read last is read again by the next run"
+            if result.drain_cut_s is not None:
+                left = f"not everything was done when the drain's {result.drain_cut_s:g} s were over"
             if not any(row.emitted for row in spouts):
                 left = "nothing had been emitted yet"
         if hangs := hangs_text(result):

@@ -92,6 +92,13 @@ def test_a_run_that_was_to_catch_up_and_ran_out_of_time_says_so() -> None:
     assert "1 tuple tree still open when the drain's 4 s were over, to be replayed" in show.ending(cut)
 
 
+def test_a_cut_drain_without_open_trees_claims_nothing_of_the_next_run() -> None:
+    """What it left may be untracked, or what a tick was to send on: no run reads that again."""
+    status = RunStatus("ended", 11.6, ROWS)
+    line = show.ending(RunResult("time", status, False, left={"count": 7000}, drain_cut_s=4.0))
+    assert line.endswith("Time is over after 11.6 s: not everything was done when the drain's 4 s were over.")
+
+
 def test_done_records_that_come_again_behind_an_open_one_are_in_the_last_line() -> None:
     seen = partitions(3)
     beyond = sum(row["position"] - row["committed"] for row in seen)
