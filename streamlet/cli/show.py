@@ -400,8 +400,9 @@ def unreported(status: RunStatus) -> str:
     ]
     if not silent:
         return ""
-    who = f"worker {silent[0]} has" if len(silent) == 1 else f"workers {', '.join(silent)} have"
-    return f"{who} reported no numbers since the start"
+    if len(silent) == 1:
+        return f"worker {silent[0]} has reported no numbers since its last start"
+    return f"workers {', '.join(silent)} have reported no numbers since their last start"
 
 
 COLUMNS = (

@@ -127,7 +127,7 @@ def test_numbers_that_no_worker_has_reported_are_not_told_as_zeros() -> None:
     rows = (ComponentStatus("lines", "spout", 1), ComponentStatus("count", "bolt", 2))
     workers = ({"worker": 0, "state": "gone", "reported": False}, {"worker": 1, "state": "up", "reported": True})
     ended = RunStatus("ended", 9.4, rows, workers=workers)
-    told = "not known: worker 0 has reported no numbers since the start"
+    told = "not known: worker 0 has reported no numbers since its last start"
     assert told in show.ending(RunResult("interrupted", ended, False))
     assert "not known (worker 0 has reported" in show.killed(ended)
     running = dataclasses.replace(ended, state="running", workers=({**workers[0], "state": "up"}, workers[1]))
