@@ -265,8 +265,8 @@ class ReadBuffer:
         if batch.leader_epoch != self._epochs.latest:
             self._epochs.forget_below(self._ledger.committed)
             self._epochs.note(batch.base_offset, batch.leader_epoch)
-        # Rule: no scheme sees a batch that lies whole behind the fixed end (--until-caught-up, a stop). Its records, and
-        # those behind the end of one that reaches over it, belong to a later run.
+        # Rule: no scheme sees a batch that lies whole behind the fixed end (--until-caught-up, a stop). Its records,
+        # and those behind the end of one that reaches over it, belong to a later run.
         if len(batch) and (self._end is None or batch.base_offset < self._end):
             if self._originals is not None:
                 self._originals.add(batch)
