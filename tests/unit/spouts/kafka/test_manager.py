@@ -787,6 +787,16 @@ def test_batches_behind_the_end_are_never_emitted_however_large(sizes: list[int]
     assert not one._heavy and one.buffer.unpacked_bytes == 0
 
 
+def test_of_a_compacted_batch_with_records_behind_the_end_alone_none_waits() -> None:
+    one, out = manager(end=4), Out()
+    gap = batch(1, [b"x" * 70_000], deltas=[9])
+    behind = [batch(11 + n, [b"x" * 70_000]) for n in range(2)]
+    one.add(*fetched(batch(0, [b"x" * 70_000]), gap, *behind), 13)
+    while one.next(out, 10) is EMITTED_MORE_LEFT:
+        assert len(one.buffer.waiting), "more is left where something waits"
+    assert out.offsets() == [0] and one.at_end and one.ledger.position == 4
+
+
 def test_a_batch_behind_the_end_is_not_given_to_the_scheme() -> None:
     seen: list[Any] = []
 
