@@ -69,6 +69,10 @@ class LogFile:
         self._repeats: Repeats[LogLine] = Repeats(repeats_s, together)
         self._missing = 0
         """Lines that could not be written since the last that could."""
+        self._in_hand = 0
+        """Lines of the write that has not returned."""
+        self._last = 0
+        """The last lines, until their write begins."""
         self._why = ""
         self._complained_s = float("-inf")
         self._complained_size = False
@@ -121,9 +125,16 @@ class LogFile:
         """Write the last lines, for a while; tell how many are missing."""
         if self._refused:
             return
-        self._writer.give(lambda: self._write([*self._folded(self._repeats.flush()), *lines]))
+        self._last = len(lines)
+        self._writer.give(lambda: self._write_last(lines))
         if not self._answered():
-            self._complain("its disk, or the reader of its pipe, does not answer")
+            # Rule: a number of lines that are missing is told at the end, whether the file answers or hangs. Nobody
+            # writes it in their place any more, and a warning of before said only that there are some.
+            log.warning(
+                "The log file %s may lack %s: its disk, or the reader of its pipe, does not answer.",
+                self._path,
+                _lines(self._unwritten()),
+            )
         elif self._missing:
             log.warning("The log file %s lacks its last %s: %s.", self._path, _lines(self._missing), self._why)
         # Rule: a program may make a thousand runs: each gives its thread and its descriptor back.
@@ -146,6 +157,10 @@ class LogFile:
     def _folded(self, told: list[tuple[LogLine, int]]) -> list[LogLine]:
         return [line._replace(repeated=count, trace="") if count else line for line, count in told]
 
+    def _write_last(self, lines: Sequence[LogLine]) -> None:
+        self._last = 0
+        self._write([*self._folded(self._repeats.flush()), *lines])
+
     def _left_out(self, count: int) -> None:
         self._write([_about(f"{count:,} lines were left out here: the log file did not take them in time.")])
 
@@ -153,6 +168,7 @@ class LogFile:
         if not lines and not self._missing:
             return
         told = [_about(f"Missing here: {_lines(self._missing)}. {self._why}.")] if self._missing else []
+        self._in_hand = len(lines)
         try:
             self._append([*told, *lines])
         except OSError as error:  # a full disk must not end a run that works
@@ -160,6 +176,7 @@ class LogFile:
             self._failed(error)
         else:
             self._missing = 0
+        self._in_hand = 0
         too_long = self._file.too_long
         if too_long is not None and not self._complained_size:
             self._complained_size = True
@@ -188,6 +205,10 @@ class LogFile:
         if now_s - self._complained_s >= AGAIN_S:
             self._complained_s = now_s
             log.warning("The log file %s lacks lines: %s. The run goes on.", self._path, why)
+
+    def _unwritten(self) -> int:
+        """Count the lines that the file may lack, while its write hangs."""
+        return self._missing + self._in_hand + self._writer.lines_unmade + self._last
 
     def _answered(self) -> bool:
         """Wait for the file; tell whether everything is written."""

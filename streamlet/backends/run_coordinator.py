@@ -225,6 +225,7 @@ class RunCoordinator:
         finally:
             self._clear()
         self._note_losses(self.numbers.losses.settle())
+        self.numbers.left.update(self.numbers.losses.on_the_way())
         status = self._status("ended")
         self.observer.on_status(status)
         if self.failure is not None:
@@ -644,13 +645,18 @@ class RunCoordinator:
                 self._complain(text)
             case Failed():
                 self._failed(worker, epoch, message, now)
-            case messages.Stopped(errors, left, traces):
-                self._close_errors += errors
-                if errors:
-                    self._told_errors.add(worker)
-                self._close_traces += traces
-                self.numbers.left.update(left)
+            case messages.Stopped():
+                self._note_end(worker, message)
                 supervisor.stopped(worker, epoch)
+
+    def _note_end(self, worker: int, last: messages.Stopped) -> None:
+        """Keep the last words of a worker that has closed."""
+        self._close_errors += last.errors
+        if last.errors:
+            self._told_errors.add(worker)
+        self._close_traces += last.traces
+        self.numbers.left.update(last.left)
+        self._note_losses(self.numbers.losses.closed(worker, last.sent, last.read))
 
     def _note_progress(self, worker: int, epoch: int, beat: Beat, now: float) -> None:
         """Tell the supervisor how much a worker has done, tuples and trees."""

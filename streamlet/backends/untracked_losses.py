@@ -1,4 +1,4 @@
-"""How many untracked tuples a dead worker took along. Pure.
+"""How many untracked tuples a dead worker took along, or nobody read at the end. Pure.
 
 Nobody sends an untracked tuple again, so each one counts. Of the worker that died there are its own counts, which
 outlive it (``runtime.tasks.untracked_counts``), or those of its last heartbeat; each other worker says what went each
@@ -9,6 +9,10 @@ way between the two, once it has read the dead one's last words. So with W dead 
 
 where a count since the beginning of an epoch is less what went to, and came from, workers that have died since. Each
 number is an upper bound: a slice at work counts as lost, though some of it was done.
+
+A worker that closes says the same of all others, exactly. So of two that have closed,
+
+    lost on the way from X to Y     =  sent to Y by X - read of X by Y
 """
 
 from __future__ import annotations
@@ -49,6 +53,15 @@ class _Known:
     """What it had sent to workers that died since, by their task."""
 
 
+class _LastWords(NamedTuple):
+    """What a worker had sent and read when it closed."""
+
+    sent: Mapping[int, int]
+    """By task elsewhere."""
+    read: Mapping[int, Mapping[int, int]]
+    """By worker, and task of its own."""
+
+
 @dataclass
 class _Death:
     worker: int
@@ -71,6 +84,7 @@ class UntrackedLosses:
         self._known: dict[int, _Known] = {}
         self._deaths: dict[tuple[int, int], _Death] = {}
         self._noted: set[tuple[int, int]] = set()
+        self._closed: dict[int, _LastWords] = {}
 
     def heard(self, worker: int, counts: Counted, sent: Mapping[int, int]) -> None:
         """Take the counts of a worker's heartbeat."""
@@ -130,6 +144,36 @@ class UntrackedLosses:
         death.read.update(read)
         return self._settled()
 
+    def closed(self, worker: int, sent: Mapping[int, int], read: Mapping[int, Mapping[int, int]]) -> list[TupleLoss]:
+        """Take the last words of a worker that closes; return losses known by them."""
+        self._closed[worker] = _LastWords(sent, read)
+        for death in self._deaths.values():
+            if worker in death.awaited:
+                death.awaited.discard(worker)
+                self._told_at_close(death, worker)
+        return self._settled()
+
+    def _told_at_close(self, death: _Death, worker: int) -> None:
+        """Count a closed worker's part of a death."""
+        sent, read = self._closed[worker]
+        death.sent.update({task: sent.get(task, 0) for task in self._tasks_on(death.worker)})
+        death.read.update(read.get(death.worker, {}))
+
+    def on_the_way(self) -> Counter[str]:
+        """Count by bolt what closed workers sent each other, and nobody read."""
+        # Rule: the end of a run counts what lies between two workers, and trusts no order of their closing. One whose
+        # call outlasts the drain sends what it emitted there to others that have closed, over links that are none.
+        lost: Counter[str] = Counter()
+        for task in self._plan.tasks:
+            if task.worker in self._closed:
+                read = self._closed[task.worker].read
+                lost[task.component] += sum(
+                    max(0, words.sent.get(task.task_id, 0) - read.get(worker, {}).get(task.task_id, 0))
+                    for worker, words in self._closed.items()
+                    if worker != task.worker
+                )
+        return +lost
+
     def waiting(self) -> Counter[str]:
         """Count untracked tuples that wait in living workers, by bolt."""
         # With those at work. By heartbeats, each of another moment: about, and never less than none.
@@ -145,7 +189,10 @@ class UntrackedLosses:
         """Settle all deaths at the end of a run: nobody tells more."""
         for death in self._deaths.values():
             for worker in death.awaited:
-                # It closed in order, so what was on the way to it arrived or is counted there.
+                if worker in self._closed:
+                    self._told_at_close(death, worker)
+                    continue
+                # It never told: what was on the way to it is counted there.
                 sent = self._of(worker).sent
                 death.sent.update({task: sent.get(task, 0) for task in self._tasks_on(death.worker)})
                 death.unasked.add(worker)

@@ -28,6 +28,11 @@ class Backlog(Generic[T]):
     def __bool__(self) -> bool:
         return bool(self._waiting or self._left_out)
 
+    @property
+    def lines(self) -> int:
+        """How many lines wait or were left out."""
+        return self._left_out + sum(line_bytes > 0 for _, line_bytes in self._waiting.values())
+
     def put(self, item: T, replaces: Hashable = None, line_bytes: int = 0) -> None:
         """Add an item at the end.
 

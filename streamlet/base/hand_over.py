@@ -28,6 +28,8 @@ class HandOver:
         self._finishing: list[threading.Event] = []
         """Set once nothing waits."""
         self._left_out = left_out
+        self._untold = 0
+        """Lines left out whose number is on its way, and not told."""
         self._failed = failed
         self._ends = False
         # A daemon: a call that never returns must not keep the program from ending.
@@ -42,11 +44,18 @@ class HandOver:
             # Rule: lines that are missing are told in their place. Nothing may follow the result of a run.
             is_news = not line_bytes and replaces is None
             if is_news and (count := self._backlog.take_left_out(now=True)):
-                self._backlog.put(lambda: self._left_out(count))
+                self._untold += count
+                self._backlog.put(lambda: self._tell(count))
             self._backlog.put(act, replaces, line_bytes)
         # One token wakes the thread for everything that stands there by then.
         if self._given.empty():
             self._given.put(None)
+
+    @property
+    def lines_unmade(self) -> int:
+        """How many lines wait, or were left out without a word. Any thread."""
+        with self._lock:
+            return self._backlog.lines + self._untold
 
     def finish(self, wait: Callable[[threading.Event], object]) -> bool:
         """Wait until every call was made and left-out lines were reported; return whether that is so.
@@ -91,4 +100,12 @@ class HandOver:
         with self._lock:
             act = self._backlog.take()
             count = 0 if act is not None else self._backlog.take_left_out()
-        return (lambda: self._left_out(count)) if count else act
+            self._untold += count
+        return (lambda: self._tell(count)) if count else act
+
+    def _tell(self, count: int) -> None:
+        try:
+            self._left_out(count)
+        finally:
+            with self._lock:
+                self._untold -= count

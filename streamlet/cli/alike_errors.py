@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from streamlet.backends.contract import RunRequest, RunResult, RunStatus
+from streamlet.backends.contract import RunRequest, RunStatus
 from streamlet.base.log_line import LogLine
-from streamlet.cli.show import View
+from streamlet.cli.show import WrittenView
 
 MOST_SHOWN = 50
 """Errors that are alike and shown one by one, in a window of time."""
@@ -82,13 +82,15 @@ class AlikeErrors:
 class FoldingView:
     """A view that shows only the first of errors that are alike."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: WrittenView) -> None:
         self._view = view
         self._alike = AlikeErrors()
         self.start: Callable[[RunRequest, str], None] = view.start
         self.notice: Callable[[str], None] = view.notice
         self.killed: Callable[[int, RunStatus | None], None] = view.killed
         self.close: Callable[[], None] = view.close
+        self.on_status, self.finish, self.failed = view.on_status, view.finish, view.failed
+        self.on_errors = view.on_errors
 
     def on_event(self, line: LogLine) -> None:
         """Show a line, unless many like it came before."""
@@ -100,21 +102,7 @@ class FoldingView:
         for shown in self._alike.pass_on(line, time.monotonic()):
             self._view.log(shown)
 
-    def on_status(self, status: RunStatus) -> None:
-        """Show a status, after the numbers of lines that are due."""
-        self._show_left_out(time.monotonic())
-        self._view.on_status(status)
-
-    def finish(self, result: RunResult, exit_status: int = 0) -> None:
-        """Show the result, after all numbers of lines."""
-        self._show_left_out()
-        self._view.finish(result, exit_status)
-
-    def failed(self, error: BaseException, exit_status: int) -> None:
-        """Show that the run failed, after all numbers of lines."""
-        self._show_left_out()
-        self._view.failed(error, exit_status)
-
-    def _show_left_out(self, now_s: float = math.inf) -> None:
-        for line in self._alike.over(now_s):
+    def show_due(self, over: bool) -> None:
+        """Show the numbers of lines whose time has come; all of them when the run is over."""
+        for line in self._alike.over(math.inf if over else time.monotonic()):
             self._view.log(line)

@@ -393,9 +393,16 @@ def purge(chosen: Chosen, wanted: WantedLetters, unreplayed: bool, yes: bool, li
     _report(topic.topic, log, plan.deleted, (len(plan.deleted), plan.later), "deleted", yes)
     if plan.stays:
         first, behind = plan.stays[0]
+        what = f"{first.place[0]}:{behind}, which stays."
+        # Rule: say what a record is that nothing here deletes. No list shows it, and no option takes it.
+        if (first.place[0], behind) in log.foreign:
+            what = (
+                f"the record at {first.place[0]}:{behind}. That one is not a dead letter, and no purge deletes it. "
+                f"Kafka's own kafka-delete-records does, up to offset {behind + 1} of partition {first.place[0]}."
+            )
         click.echo(
             f"{_letters(len(plan.stays))} cannot be deleted singly: Kafka deletes a partition from its beginning on, "
-            f"and letter {name_of(first)} stands behind {first.place[0]}:{behind}, which stays."
+            f"and letter {name_of(first)} stands behind {what}"
         )
     _tell_others(wanted, log, topology)
 

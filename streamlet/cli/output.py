@@ -111,6 +111,15 @@ def name_output_errors(alone: bool = False) -> None:
     )
 
 
+def streams_apart() -> bool:
+    """Tell whether standard output and standard error are two files."""
+    try:
+        ours, errors = os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno())
+    except (OSError, ValueError, AttributeError):  # a stream that an embedding program put there
+        return False
+    return (ours.st_dev, ours.st_ino) != (errors.st_dev, errors.st_ino)
+
+
 def give_up_output() -> None:
     """Drop unwritten output: the interpreter's own last flush would fail again."""
     for stream in (sys.stdout, sys.stderr):

@@ -22,8 +22,8 @@ from streamlet.cli.interrupts import Interrupts, signals_to
 from streamlet.cli.kept_view import KeptView
 from streamlet.cli.metrics_file import MetricsFile
 from streamlet.cli.options import given_in_file, given_on_line, logging_in_file
-from streamlet.cli.output import OutputFailed, leave
-from streamlet.cli.show import JsonView, LastingView, PlainView, View
+from streamlet.cli.output import OutputFailed, leave, streams_apart
+from streamlet.cli.show import JsonView, LastingView, PlainView, View, WrittenView
 from streamlet.cli.target import TopologyTarget, debug_option, target_argument
 from streamlet.cli.view_thread import ViewThread
 from streamlet.model.topology import TopologySpec
@@ -169,7 +169,7 @@ def run(
         made = make_backend(backend, debug)
         stop = Stop()
         lasting = LastingView(choose_view(as_json), stop.ask)
-        shown = ViewThread(lasting, hurried=lambda: stop.asked, killed=lambda: stop.killed)
+        shown = ViewThread(lasting, lambda: stop.asked, lambda: stop.killed, streams_apart())
         view: View = shown if metrics_file is None else MetricsFile(metrics_file, shown)
         keepers = _keepers(request, section, config, as_json)
         if keepers:
@@ -230,7 +230,7 @@ def _check_options(backend: str, master: str | None, workers: int | None, second
         raise click.UsageError(error.message, click.get_current_context()) from None
 
 
-def choose_view(as_json: bool) -> View:
+def choose_view(as_json: bool) -> WrittenView:
     """Choose JSON if asked, a live table on a terminal, else lines."""
     if as_json:
         return JsonView()

@@ -60,6 +60,19 @@ class View(Observer, Protocol):
         """End the view. Always called."""
 
 
+class WrittenView(View, Protocol):
+    """Writes a run to one or two streams. One thread calls it for each of them."""
+
+    def on_errors(self, line: LogLine | None, event: bool = False) -> bool:
+        """Tell whether a line goes to standard error. Any thread.
+
+        None: a notice, or lines that are due. ``event``: ``on_event`` gets it, and not ``log``.
+        """
+
+    def show_due(self, over: bool) -> None:
+        """Show lines that waited for their time; ``over``: no others come."""
+
+
 class LastingView:
     """A view whose broken output asks the run to drain.
 
@@ -67,10 +80,12 @@ class LastingView:
     ``lost`` is the error, for the caller to raise after the run.
     """
 
-    def __init__(self, view: View, drain: Callable[[], None]) -> None:
+    def __init__(self, view: WrittenView, drain: Callable[[], None]) -> None:
         self._view = view
         self._drain = drain
         self.lost: Exception | None = None
+        self.on_errors = view.on_errors
+        self.show_due = view.show_due
         self.log = view.log
         self.notice = view.notice
         self.killed = view.killed
@@ -84,7 +99,12 @@ class LastingView:
         self._shown(lambda: self._view.on_status(status))
 
     def on_event(self, line: LogLine) -> None:
-        self._shown(lambda: self._view.on_event(line))
+        # Rule: standard output that is gone costs no line of standard error: the errors of a run that drains for it
+        # are errors, too.
+        if self._view.on_errors(line, event=True):
+            self._view.on_event(line)
+        else:
+            self._shown(lambda: self._view.on_event(line))
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         self._shown(lambda: self._view.finish(result, exit_status))
@@ -147,10 +167,16 @@ class JsonView:
         if is_event(line) and self._begun and not self._ended:
             self.on_event(line)
         else:
-            _line(line)
+            say_error(line)
+
+    def on_errors(self, line: LogLine | None, event: bool = False) -> bool:
+        return not event and (line is None or not is_event(line))
+
+    def show_due(self, over: bool) -> None:
+        pass
 
     def notice(self, text: str) -> None:
-        _unbuffered(text)
+        say_past_streams(text)
 
     def killed(self, exit_status: int, last: RunStatus | None) -> None:
         if last is not None:
@@ -166,8 +192,11 @@ class JsonView:
         self._ended = True
         if between_lines:
             self._writing.release()
-        _unbuffered(json_text(result), self._out.fileno())
-        _unbuffered(killed(self._status))
+        # Rule: of two streams that are written at once, none waits for the other's reader.
+        writing = threading.Thread(target=say_past_streams, args=(json_text(result), self._out.fileno()), daemon=True)
+        writing.start()
+        say_past_streams(killed(self._status))
+        writing.join()
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         status = self._content(result.status)
@@ -228,16 +257,27 @@ class PlainView:
         _say(status_line(status))
 
     def on_event(self, line: LogLine) -> None:
-        _line(line)
+        say_error(line)
 
     def log(self, line: LogLine) -> None:
-        _line(line)
+        say_error(line)
+
+    def on_errors(self, line: LogLine | None, event: bool = False) -> bool:
+        return True
+
+    def show_due(self, over: bool) -> None:
+        pass
 
     def notice(self, text: str) -> None:
-        _unbuffered(text)
+        say_past_streams(text)
 
     def killed(self, exit_status: int, last: RunStatus | None) -> None:
-        _unbuffered(killed(last or self._status), 1)
+        text = killed(last or self._status)
+        writing = threading.Thread(target=say_past_streams, args=(text, 1), daemon=True)
+        writing.start()
+        writing.join(AT_WORK_S)
+        if writing.is_alive():  # nobody reads there, and what is lost is told
+            say_past_streams(text)
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         for line in component_lines(result.status, Rates().of(result.status)):
@@ -299,7 +339,10 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
         if silent := unreported(result.status):
             left = f"what is open is not known: {silent}"
         elif not result.status.pending:
+            # Rule: of a drain that was cut short say that, and no more. What waited may all be untracked, or a tick's.
             left = "without a drain, so what was read last is read again by the next run"
+            if result.drain_cut_s is not None:
+                left = f"not everything was done when the drain's {result.drain_cut_s:g} s were over"
             if not any(row.emitted for row in spouts):
                 left = "nothing had been emitted yet"
         if hangs := hangs_text(result):
@@ -397,8 +440,9 @@ def unreported(status: RunStatus) -> str:
     ]
     if not silent:
         return ""
-    who = f"worker {silent[0]} has" if len(silent) == 1 else f"workers {', '.join(silent)} have"
-    return f"{who} reported no numbers since the start"
+    if len(silent) == 1:
+        return f"worker {silent[0]} has reported no numbers since its last start"
+    return f"workers {', '.join(silent)} have reported no numbers since their last start"
 
 
 COLUMNS = (
@@ -592,7 +636,7 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _line(line: LogLine) -> None:
+def say_error(line: LogLine) -> None:
     """Write a log line to stderr in one write: lines of threads do not mix."""
     # A disk that is full or a terminal that is gone ends no run: where errors go, there is nobody left to tell.
     with contextlib.suppress(OSError):
@@ -601,7 +645,8 @@ def _line(line: LogLine) -> None:
         sys.stderr.flush()
 
 
-def _unbuffered(text: str, descriptor: int = 2) -> None:
-    # Past the stream: another thread may stand in a write of it for ever, with its lock.
+def say_past_streams(text: str, descriptor: int = 2) -> None:
+    """Write a line to a descriptor, past its stream."""
+    # Another thread may stand in a write of the stream for ever, with its lock.
     with contextlib.suppress(OSError):
         os.write(descriptor, printable(text).encode() + b"\n")

@@ -75,6 +75,12 @@ class TableView:
     def log(self, line: LogLine) -> None:
         self._console.print(self._text(shown_text(line), STYLES.get(line.level, "")))
 
+    def on_errors(self, line: LogLine | None, event: bool = False) -> bool:
+        return False  # lines stand above the table
+
+    def show_due(self, over: bool) -> None:
+        pass
+
     def notice(self, text: str) -> None:
         self._notice = text
 

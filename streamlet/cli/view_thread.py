@@ -1,7 +1,8 @@
-"""The thread that shows a run: a terminal or a pipe that nobody reads holds up nothing else."""
+"""The threads that show a run: a terminal or a pipe that nobody reads holds up nothing else."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from streamlet.backends.contract import RunRequest, RunResult, RunStatus
 from streamlet.base.hand_over import HandOver
 from streamlet.base.log_line import LogLine
-from streamlet.cli.show import LastingView
+from streamlet.cli.show import LastingView, many, say_error, say_past_streams
 
 BEGIN_S = 1.0
 """Seconds that the first line may take before the run begins without it."""
@@ -17,27 +18,48 @@ BEGIN_S = 1.0
 HURRIED_S = 3.0
 """Seconds that the last lines may take once somebody has asked the run to end."""
 
+TOLD_S = 1.0
+"""Seconds that the last lines of a stream may take at least, however long the other one has taken."""
+
 STEP_S = 0.05
 """Seconds between two looks at whether the end of the run was asked for."""
 
 
 class ViewThread:
-    """Show a run on a thread.
+    """Show a run on a thread, or on two: one for each file.
 
     Methods return at once, but for the first and the last lines. ``hurried`` tells whether somebody wants the end:
-    before that, the last lines wait for their reader as long as he takes. ``stuck`` is true once they were given
-    up; the process should then leave without touching its streams. ``killed`` tells whether the run is killed: nothing
-    is shown then but the last line.
+    before that, the last lines wait for their reader as long as he takes. ``killed`` tells whether the run is killed:
+    nothing is shown then but the last line. ``apart``: standard output and standard error are two files.
     """
 
     def __init__(
-        self, view: LastingView, hurried: Callable[[], bool], killed: Callable[[], bool] = lambda: False
+        self,
+        view: LastingView,
+        hurried: Callable[[], bool],
+        killed: Callable[[], bool] = lambda: False,
+        apart: bool = False,
     ) -> None:
         self._view = view
         self._hurried = hurried
         self._killed = killed
-        self._calls = HandOver("view", self._tell_left_out, view.broke)
-        self.stuck = False
+        self._out = self._errors = HandOver("view", self._tell_left_out, view.broke)
+        # Rule: a stream that nobody reads holds up no other. Standard error has the first traceback, what a signal
+        # brought about, and how many lines standard output lacks, which must not wait for the reader of that one. Where
+        # both are one file there is one thread: their lines keep their order.
+        if apart:
+            self._errors = HandOver("view-errors", self._tell_errors_left_out, view.broke)
+        self._stuck: set[HandOver] = set()
+        self._deadline = math.inf
+        self._left_out = 0
+        """Lines that standard output lacks, and says so in their place."""
+        self._told = 0
+        """How many missing lines of standard output stand on standard error."""
+
+    @property
+    def stuck(self) -> bool:
+        """Whether last lines were given up: the process should then leave without touching its streams."""
+        return bool(self._stuck)
 
     def start(self, request: RunRequest, backend: str) -> None:
         """Show that the run begins. Raises what the view raises: nothing runs yet."""
@@ -49,62 +71,112 @@ class ViewThread:
             except Exception as error:  # noqa: BLE001 - raised on the thread that waits
                 raised.append(error)
 
-        self._calls.give(start)
-        self._calls.finish(lambda done: done.wait(BEGIN_S))
+        self._out.give(start)
+        self._out.finish(lambda done: done.wait(BEGIN_S))
         if raised:
             raise raised[0]
 
     def on_status(self, status: RunStatus) -> None:
         """Show a status, unless a newer one comes before its turn."""
-        self._give(lambda: self._view.on_status(status), replaces="status")
+        self._give(self._stream_of(None), lambda: self._view.show_due(over=False), replaces="due")
+        self._give(self._out, lambda: self._view.on_status(status), replaces="status")
 
     def on_event(self, line: LogLine) -> None:
         """Show a line, or count it."""
-        self._give(lambda: self._view.on_event(line), line_bytes=line.size)
+        self._give(self._stream_of(line, event=True), lambda: self._view.on_event(line), line_bytes=line.size)
 
     def log(self, line: LogLine) -> None:
         """Show a log line, or count it. Any thread."""
-        self._give(lambda: self._view.log(line), line_bytes=line.size)
+        self._give(self._stream_of(line), lambda: self._view.log(line), line_bytes=line.size)
 
     def notice(self, text: str) -> None:
         """Show a line soon. Any thread."""
-        self._give(lambda: self._view.notice(text))
+        self._give(self._stream_of(None), lambda: self._view.notice(text))
 
     def killed(self, exit_status: int, last: RunStatus | None) -> None:
         """Show the last line of a run that is killed. On the thread of signals."""
+        lacking = self._lacking() if self._errors is not self._out else 0
+        telling = threading.Thread(target=say_past_streams, args=(_lacks(lacking, more=True),), daemon=True)
+        if lacking:
+            telling.start()  # as the view does it: no stream waits for the other's reader
         self._view.killed(exit_status, last)
+        if lacking:
+            telling.join()
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         """Show the result, once everything before it is shown."""
-        self._give(lambda: self._view.finish(result, exit_status))
+        self._give(self._stream_of(None), lambda: self._view.show_due(over=True))
+        self._give(self._out, lambda: self._view.finish(result, exit_status))
         self._wait()
 
     def failed(self, error: BaseException, exit_status: int) -> None:
         """Show that the run failed, once everything before it is shown."""
-        self._give(lambda: self._view.failed(error, exit_status))
+        self._give(self._stream_of(None), lambda: self._view.show_due(over=True))
+        self._give(self._out, lambda: self._view.failed(error, exit_status))
         self._wait()
 
     def close(self) -> None:
         """Let the view close."""
-        self._give(self._view.close)
+        self._give(self._out, self._view.close)
         self._wait()
 
-    def _give(self, show: Callable[[], None], replaces: str | None = None, line_bytes: int = 0) -> None:
+    def _stream_of(self, line: LogLine | None, event: bool = False) -> HandOver:
+        apart = self._errors is not self._out
+        return self._errors if apart and self._view.on_errors(line, event) else self._out
+
+    def _give(
+        self, stream: HandOver, show: Callable[[], None], replaces: str | None = None, line_bytes: int = 0
+    ) -> None:
         # Asked when its turn comes: the deaths of the workers that a kill ends would stand behind its last line.
-        self._calls.give(lambda: None if self._killed() else show(), replaces, line_bytes)
+        stream.give(lambda: None if self._killed() else show(), replaces, line_bytes)
 
     def _wait(self) -> None:
-        if not self.stuck:
-            self.stuck = not self._calls.finish(self._patiently)
+        """Wait for both streams, and tell one what the other lacks."""
+        self._deadline = math.inf
+        self._await(self._out)
+        if self._errors is not self._out:
+            self._tell_lacking()
+            self._deadline = max(self._deadline, time.monotonic() + TOLD_S)
+            self._await(self._errors)
+
+    def _await(self, stream: HandOver) -> None:
+        if stream not in self._stuck and not stream.finish(self._patiently):
+            self._stuck.add(stream)
 
     def _patiently(self, done: threading.Event) -> None:
-        deadline: float | None = None
         while not done.wait(STEP_S):
-            if deadline is None and self._hurried():
-                deadline = time.monotonic() + HURRIED_S
-            if deadline is not None and time.monotonic() >= deadline:
+            if self._deadline == math.inf and self._hurried():
+                self._deadline = time.monotonic() + HURRIED_S
+            if time.monotonic() >= self._deadline:
                 return
 
     def _tell_left_out(self, count: int) -> None:
-        text = f"{count:,} lines were left out here: nobody read them in time."
-        self._view.on_event(LogLine("warning", text, time.time()))
+        self._view.on_event(_left_out(count))
+        self._left_out += count
+
+    def _tell_errors_left_out(self, count: int) -> None:
+        say_error(_left_out(count))
+
+    def _lacking(self) -> int:
+        """Count the lines that standard output lacks so far."""
+        return self._left_out + self._out.lines_unmade
+
+    def _tell_lacking(self) -> None:
+        """Tell on standard error how many lines standard output lacks."""
+        # Rule: what one stream lacks is told on the other at the end. In its place it is read only if that stream is.
+        # The result of a run is a line, too, the last one that a reader who stands still does not get.
+        more = self._out in self._stuck
+        lacking = self._lacking() + more
+        if lacking > self._told:
+            self._told = lacking
+            line = LogLine("warning", _lacks(lacking, more), time.time())
+            self._give(self._errors, lambda: say_error(line))
+
+
+def _left_out(count: int) -> LogLine:
+    return LogLine("warning", f"{count:,} lines were left out here: nobody read them in time.", time.time())
+
+
+def _lacks(count: int, more: bool) -> str:
+    lines = f"{many(count, 'line')} or more" if more else many(count, "line")
+    return f"Standard output lacks {lines}: nobody read it in time."

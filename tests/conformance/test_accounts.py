@@ -22,6 +22,7 @@ from tests.command_line import Streamlet
 from tests.conformance import from_threads
 from tests.conformance.early_and_late import HELD, SHARE, Beginnings, Endings
 from tests.conformance.from_threads import CutShort, FromThreads, LateThread, TwoThreads, WithoutWaiting
+from tests.conformance.held_up_middle import HeldUpMiddle
 from tests.conformance.twice_open import TwiceOpen
 from tests.conformance.untracked_ways import COUNT, Ways
 from tests.patience import PATIENCE_S
@@ -80,6 +81,34 @@ def test_a_drain_that_is_cut_short_names_each_untracked_tuple_that_it_leaves(
     assert accounted == result.components["numbers"].emitted
     assert backend == "inline" or result.components["numbers"].emitted == COUNT
     assert {name: row.lost for name, row in result.components.items() if row.lost} == result.left
+
+
+@pytest.mark.parametrize(
+    ("call", "backend"), [("process", "processes"), ("process_tick", "processes"), ("process_tick", "inline")]
+)
+def test_what_a_call_emits_when_the_drains_time_is_over_reaches_a_bolt_or_is_named(
+    call: str, backend: str, tmp_path: Path
+) -> None:
+    """The bolt behind it is in another worker, which has nothing to do meanwhile and closes."""
+    with pytest.raises(TuplesLeft, match=r"left [\d,]+ untracked tuples? for (held_up|slow)") as caught:
+        streamlet.run(
+            HeldUpMiddle,
+            backend=backend,
+            workers=workers_of(backend, 3),
+            until_caught_up=True,
+            settings={
+                "accounts.call": call,
+                "accounts.folder": str(tmp_path),
+                # Tracked tuples that are acked, of which the end waits for the call; or such as nobody waits for.
+                "accounts.way": "unanchored" if call == "process_tick" else "no id",
+            },
+            drain_timeout=0.3,
+        )
+    result = caught.value.result
+    held_up, slow = result.components["held_up"], result.left.get("slow", 0)
+    assert caught.value.exit_status == 1
+    assert held_up.emitted == (COUNT if call == "process_tick" else 100)
+    assert counted_outside(tmp_path) + slow == held_up.emitted, "the rest waits for the bolt in the middle"
 
 
 def is_all(seen: int, left: dict[str, int]) -> bool:

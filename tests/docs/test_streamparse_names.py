@@ -60,7 +60,7 @@ MODULES = {
     "storm.spout": ("Spout", "ReliableSpout", "JavaSpout", "ShellSpout"),
     "storm.component": ("Component", "StormHandler"),
     "thrift": ("storm_thrift", "GlobalStreamId", "StreamInfo"),
-    "run": ("main",),
+    "run": ("main", "RESOURCES_PATH"),
     "cli.common": ("add_name",),
     "util": (
         *("activate_env", "die", "get_config", "get_env_config", "get_logfiles_cmd", "get_nimbus_client"),
@@ -71,6 +71,9 @@ MODULES = {
     ),
 }
 """The modules of both packages, as they would be called here, and the public names in each."""
+OF_CLASSES_THAT_ARE_NOT_THERE = (
+    *("class_dict_to_specs", "add_bolt_spec", "add_spout_spec", "clean_spec_inputs", "serialize_dict", "flush"),
+)
 OF_COMPONENT = (
     *("exit_on_exception", "topology_name", "task_id", "component_name", "debug", "storm_conf", "context", "pid"),
     *("logger", "serializer", "is_heartbeat", "read_message", "read_task_ids", "read_command", "read_handshake"),
@@ -131,6 +134,12 @@ def test_every_name_is_here_or_answers_and_is_on_the_page(
     for name in names:
         assert name in answers or _is_here(owner, name) or name in SET_BY_THE_RUNTIME, name
         assert name in words, f"{name} is not on the page"
+
+
+def test_what_their_modules_and_the_classes_that_are_not_there_have_is_on_the_page() -> None:
+    words = set(re.findall(r"[A-Za-z_]+", " ".join(re.findall(r"`[^`\n]+`", TABLES))))
+    names = {*OF_CLASSES_THAT_ARE_NOT_THERE, *(name for of_module in MODULES.values() for name in of_module)}
+    assert names - words - {"add_name"} == set(), "add_name is of the command line, which is no library"
 
 
 CALLED = {

@@ -113,6 +113,13 @@ BUGS = (
         LOSSES,
     ),
     Bug(
+        "what was sent to a worker that had closed is taken for read",
+        "backends/untracked_losses.py",
+        "self._closed[worker] = _LastWords(sent, read)",
+        "self._closed[worker] = _LastWords({}, read)",
+        LOSSES,
+    ),
+    Bug(
         "what a lost link took along is not looked for again",
         "runtime/links/link_account.py",
         "        self.sent -= lost\n",
@@ -371,6 +378,13 @@ BUGS = (
         "spouts/kafka/read_buffer.py",
         "                    self.refetch()\n                    raise\n",
         "                    self._fetched.popleft()\n                    continue\n",
+        SPOUT,
+    ),
+    Bug(
+        "a batch that lies behind the end is said to wait",
+        "spouts/kafka/read_buffer.py",
+        "if self.waiting and (len(self.waiting) >= LOADED or self._loaded_bytes >= LOADED_BYTES):",
+        "if len(self.waiting) >= LOADED or self._loaded_bytes >= LOADED_BYTES:",
         SPOUT,
     ),
     Bug(

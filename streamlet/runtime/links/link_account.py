@@ -67,6 +67,10 @@ class LinkAccount:
         """Return the tuples sent to and read of a worker, by task."""
         return {task: self.sent[task] for task in self._tasks_on[worker]}, dict(self._read[worker])
 
+    def all_exchanged(self) -> tuple[dict[int, int], dict[int, dict[int, int]]]:
+        """Return the tuples sent, by task, and read, by worker and task."""
+        return dict(+self.sent), {worker: dict(read) for worker, read in self._read.items()}
+
     def forget(self, worker: int) -> None:
         """Forget a worker that died, whose tuples are counted elsewhere."""
         self.write_off(worker)

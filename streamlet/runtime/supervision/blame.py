@@ -127,7 +127,7 @@ class Blame:
         careful = tuple(task for task, name in self._tasks.items() if name in components)
         # Nobody is charged for a death among many tuples: 500 innocent ones would be given up after a few such deaths.
         if len(suspects) > 1 or suspects[0].count != 1:
-            then = ", which now come one by one until it is known which" if careful else ""
+            then = ", which now come one by one until it is known which, for two minutes at most" if careful else ""
             return DeathVerdict(f"{text}{then}", careful=careful)
         (one,) = suspects
         for root, key, _ in one.messages:

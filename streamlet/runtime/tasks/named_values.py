@@ -18,6 +18,9 @@ Sources = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Component -> stream -> fields."""
 
 
+_BY_STRING = {"getattr", "hasattr"}
+
+
 def tuple_classes(cls: type[Bolt], sources: Sources) -> dict[tuple[str, str], type[Tuple]]:
     """Return the tuple class by (component, stream) that is read by name."""
     named = cls.named_values
@@ -38,6 +41,9 @@ def _attributes_beside_values(cls: type) -> Iterator[str]:
     for code in _codes(cls):
         if "values" in code.co_names:
             yield from code.co_names
+            # Rule: a name may be given as a string. Without this `getattr(tup.values, "word", None)` is None, unsaid.
+            if not _BY_STRING.isdisjoint(code.co_names):
+                yield from (constant for constant in code.co_consts if isinstance(constant, str))
 
 
 def _codes(cls: type) -> Iterator[CodeType]:

@@ -400,6 +400,12 @@ class Stopped:
     """Untracked tuples that nobody processed, by the bolt they were for."""
     traces: Annotated[Sequence[str], _list_of(_is(str))] = field(default_factory=list)
     """The tracebacks of ``errors``."""
+    sent: Annotated[Mapping[int, int], _dict_of(_natural, _natural)] = field(default_factory=dict)
+    """Task elsewhere -> untracked tuples that were sent to it."""
+    read: Annotated[Mapping[int, Mapping[int, int]], _dict_of(_natural, _dict_of(_natural, _natural))] = field(
+        default_factory=dict
+    )
+    """Worker -> task here -> untracked tuples of that worker that were read, all in the end."""
 
 
 FromCoordinator = WorkerPlan | Book | Whole | Pause | Paused | TickNow | Quiet | Lost | Cut | Close

@@ -394,7 +394,7 @@ class Worker:
         loop.close(clean=False)
         self._report_numbers()
         if not starts_again:  # else it is not the end of the run, and its next start has nothing of this one
-            self.channel.try_send(messages.Stopped([], left, []))
+            self.channel.try_send(messages.Stopped([], left, [], *loop.account.all_exchanged()))
 
     def _bug(self, error: Exception) -> str:
         frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -412,7 +412,8 @@ class Worker:
         self._report_numbers()  # after the spouts' last commit: the last numbers count it
         self.complaints.flush()
         traces = ["".join(traceback.format_exception(error.__cause__ or error)) for error in raised]
-        self.channel.try_send(messages.Stopped([str(error) for error in raised], left, traces))
+        account = self.loop.account.all_exchanged()
+        self.channel.try_send(messages.Stopped([str(error) for error in raised], left, traces, *account))
         return 1 if raised else 0
 
     def _report_numbers(self) -> None:

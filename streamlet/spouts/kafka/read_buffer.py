@@ -235,7 +235,9 @@ class ReadBuffer:
                     if not timed and len(batch):
                         timed = self._note_time(batch)
                     self._take(batch)
-                    if len(self.waiting) >= LOADED or self._loaded_bytes >= LOADED_BYTES:
+                    # Rule: say that records wait only where some do. Of a batch behind the end none are left, however
+                    # many bytes it has unpacked.
+                    if self.waiting and (len(self.waiting) >= LOADED or self._loaded_bytes >= LOADED_BYTES):
                         return True
             except KafkaError:
                 # A generator that raised is over: the rest of the answer must be fetched again, not taken for empty.
@@ -263,11 +265,12 @@ class ReadBuffer:
         if batch.leader_epoch != self._epochs.latest:
             self._epochs.forget_below(self._ledger.committed)
             self._epochs.note(batch.base_offset, batch.leader_epoch)
-        if len(batch):
+        # Rule: no scheme sees a batch that lies whole behind the fixed end (--until-caught-up, a stop). Its records,
+        # and those behind the end of one that reaches over it, belong to a later run.
+        if len(batch) and (self._end is None or batch.base_offset < self._end):
             if self._originals is not None:
                 self._originals.add(batch)
             self.waiting.extend(*self._unpack(batch))
-            # A batch may reach over the fixed end (--until-caught-up): records after it belong to a later run.
             if self._end is not None and batch.next_offset > self._end:
                 for offset in self.waiting.cut(self._end):
                     self.heavy.pop(offset, None)

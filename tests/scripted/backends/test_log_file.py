@@ -99,6 +99,32 @@ def test_what_finds_no_room_while_a_write_hangs_is_counted(
     assert said[-1] == f"{101 - len(said) + 1} lines were left out here: the log file did not take them in time."
 
 
+def test_how_many_lines_a_file_that_hangs_to_the_end_may_lack_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those in the write that hangs, those that wait, those that found no room, and the last ones."""
+    monkeypatch.setattr(log_file, "ANSWER_S", 0.2)
+    log = made(tmp_path / "run.log")
+    log.begin(line("first"))
+    hangs, may_go_on = threading.Event(), threading.Event()
+
+    def hang(_lines: bytes) -> None:
+        hangs.set()
+        may_go_on.wait()
+
+    log._file.append = hang  # type: ignore[method-assign]
+    for number in range(100):
+        log.keep(line(f"{number} " + 100_000 * "x"))
+    assert hangs.wait(60)
+    time.sleep(0.3)
+    log.write_due()
+    log.end([line("last"), line("very last")])
+    may_go_on.set()
+    assert caplog.records[-1].getMessage() == (
+        f"The log file {tmp_path / 'run.log'} may lack 102 lines: its disk, or the reader of its pipe, does not answer."
+    )
+
+
 def test_the_last_words_are_written_on_the_thread_that_says_them(tmp_path: Path) -> None:
     log = made(tmp_path / "run.log", 60.0)
     log.begin(line("first"))

@@ -193,8 +193,11 @@ ENDLESS = (
 )
 
 
-def drains_beside_a_pipe_that_nobody_reads(streamlet: Any, pipe: str, options: tuple[object, ...], told: str) -> None:
-    """Run with these options until it has told of the pipe, then interrupt it: all is done, nobody was replaced."""
+def drains_beside_a_pipe_that_nobody_reads(streamlet: Any, pipe: str, options: tuple[object, ...], told: str) -> str:
+    """Run with these options until it has told of the pipe, then interrupt it: all is done, nobody was replaced.
+
+    Return what it said after that.
+    """
     path = streamlet.folder / pipe
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -208,12 +211,14 @@ def drains_beside_a_pipe_that_nobody_reads(streamlet: Any, pipe: str, options: t
     assert process.returncode == 130, seen + err
     assert "everything that was emitted is done." in out.splitlines()[-1]
     assert "started again" not in seen + err
+    return str(err)
 
 
 def test_a_reader_that_stands_still_holds_nothing_up_and_is_told(streamlet: Any) -> None:
     """The pipe is opened, and never read: the run goes on, says so, and drains in time."""
     told = "The log file pipe lacks lines: its disk, or the reader of its pipe"
-    drains_beside_a_pipe_that_nobody_reads(streamlet, "pipe", ("--log-file", "pipe"), told)
+    err = drains_beside_a_pipe_that_nobody_reads(streamlet, "pipe", ("--log-file", "pipe"), told)
+    assert re.search(r"The log file pipe may lack [\d,]+ lines: its disk, or the reader of its pipe", err), err
 
 
 def test_a_disk_that_fills_up_costs_lines_and_not_the_run(streamlet: Any) -> None:

@@ -131,6 +131,9 @@ def test_a_lost_view_asks_for_a_drain_once() -> None:
         def __getattr__(self, name: str) -> Any:
             return self.show
 
+        def on_errors(self, *_: object, **__: object) -> bool:
+            return False
+
         def show(self, *_: object) -> None:
             self.shown += 1
             raise OutputFailed("No space left on device")
@@ -141,6 +144,26 @@ def test_a_lost_view_asks_for_a_drain_once() -> None:
     view.on_event(LogLine("warning", "x", 0.0))
     view.failed(RuntimeError(), 1)
     assert isinstance(view.lost, OutputFailed) and (broken.shown, asked) == (1, [1])
+
+
+def test_a_line_of_standard_error_is_shown_though_standard_output_is_lost() -> None:
+    """A run that drains for its reader has errors, too."""
+    shown: list[str] = []
+
+    class Half:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_: None
+
+        def on_errors(self, *_: object, **__: object) -> bool:
+            return True
+
+        def on_event(self, line: LogLine) -> None:
+            shown.append(line.text)
+
+    view = LastingView(Half(), lambda: None)  # type: ignore[arg-type]
+    view.broke(BrokenPipeError())
+    view.on_event(LogLine("error", "x", 0.0))
+    assert shown == ["x"]
 
 
 def test_a_full_disk_is_told_from_any_other_file(streamlet: Any, tmp_path: Path) -> None:

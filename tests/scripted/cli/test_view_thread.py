@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from streamlet.backends.contract import RunResult, RunStatus
+from streamlet.base.backlog import LINE_BYTES
 from streamlet.base.log_line import LogLine
 from streamlet.cli import view_thread
 from streamlet.cli.output import OutputFailed
@@ -31,7 +33,27 @@ class Standing:
             self.may.wait(PATIENCE_S)
             self.shown.append(" ".join([name, *(each.state for each in given if isinstance(each, RunStatus))]))
 
-        return show
+        return show if name != "show_due" else lambda over: None
+
+
+class HalfStanding(Standing):
+    """Its lines of standard error are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[str] = []
+
+    def on_errors(self, line: LogLine | None, event: bool = False) -> bool:
+        return not event
+
+    def notice(self, text: str) -> None:
+        self.read.append(text)
+
+    def log(self, line: LogLine) -> None:
+        self.read.append(line.text)
+
+    def show_due(self, over: bool) -> None:
+        self.read.append("due, over" if over else "due")
 
 
 def test_the_newest_status_is_shown_when_the_reader_is_back() -> None:
@@ -60,6 +82,43 @@ def test_the_end_waits_for_its_reader_until_somebody_wants_it(monkeypatch: pytes
     ending.join(PATIENCE_S)
     shown.close()
     assert shown.stuck and view.shown == []
+    view.may.set()
+
+
+def test_lines_of_standard_error_do_not_wait_for_the_reader_of_standard_output() -> None:
+    view = HalfStanding()
+    shown = ViewThread(LastingView(view, lambda: None), lambda: False, apart=True)  # type: ignore[arg-type]
+    shown.on_status(RunStatus("running", 1.0))
+    shown.notice("a notice")
+    shown.log(LogLine("error", "an error", 0.0))
+    deadline = time.monotonic() + PATIENCE_S
+    while len(view.read) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert view.read == ["due", "a notice", "an error"] and view.shown == []
+    view.may.set()
+    shown.finish(RESULT)
+    shown.close()
+    assert view.read[-1] == "due, over" and not shown.stuck
+
+
+@pytest.mark.parametrize("comes", [False, True])
+def test_what_standard_output_lacks_is_told_on_standard_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], comes: bool
+) -> None:
+    """Of a reader who never comes, and of one who comes when the run is over."""
+    monkeypatch.setattr(view_thread, "HURRIED_S", PATIENCE_S if comes else 0.2)
+    view = HalfStanding()
+    shown = ViewThread(LastingView(view, lambda: None), lambda: True, apart=True)  # type: ignore[arg-type]
+    shown.on_status(RunStatus("running", 1.0))
+    text = "x" * (LINE_BYTES // 2 - 100)
+    for _ in range(5):
+        shown.on_event(LogLine("info", text, 0.0))
+    if comes:
+        view.may.set()
+    shown.finish(RESULT)
+    shown.close()
+    lacks = re.findall(r"Standard output lacks (.*): nobody read it in time\.", capsys.readouterr().err)
+    assert lacks == (["3 lines"] if comes else ["6 lines or more"]) and shown.stuck is not comes
     view.may.set()
 
 

@@ -118,6 +118,26 @@ def test_without_a_page_the_last_heartbeat_counts_and_the_end_waits_for_nobody(l
     assert losses.settle() == [] == losses.died(1, 1, None, set(), ends=True), "noted once"
 
 
+def test_what_closed_workers_sent_each_other_and_nobody_read_is_on_the_way(losses: UntrackedLosses) -> None:
+    assert losses.closed(0, {2: 90, 6: 5}, {1: {7: 8}}) == []
+    losses.closed(2, {}, {0: {6: 5}})
+    assert losses.on_the_way() == Counter(), "the other end may still close"
+    losses.closed(1, {7: 20}, {0: {2: 89}})
+    assert losses.on_the_way() == Counter(relay=1, store=12)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_a_worker_dies_with_after_others_have_closed_is_lost(losses: UntrackedLosses, is_first: bool) -> None:
+    """It emitted to one that had closed, and was sent what it never did."""
+    if is_first:
+        losses.closed(0, {2: 90}, {1: {7: 30}})
+    told = losses.died(1, 1, Counted({2: 60}, {7: 50}, {}), {0}, ends=True)
+    if not is_first:
+        told += losses.closed(0, {2: 90}, {1: {7: 30}})
+    assert told + losses.settle() == [TupleLoss(1, 1, True, Counter(relay=30, store=20))]
+    assert losses.on_the_way() == Counter(), "counted with the death"
+
+
 class Traffic:
     """Three workers that emit, send, read and work at random, and die; what is truly lost is counted beside it."""
 
@@ -203,6 +223,23 @@ class Traffic:
         self.epochs[worker] += 1
         self.begin(worker)
 
+    def close(self, worker: int) -> None:
+        """It names what waits in it, and says what went each way; what others send it from now on, nobody reads."""
+        for task in (task.task_id for task in self.plan.tasks_on(worker)):
+            for other in {0, 1, 2} - {worker}:
+                self.arrive(other, task, self.rng.randint(0, self.flight[other, task]))
+            self.inbox.pop(task, None)
+        read = {other: dict(self.read[worker, other]) for other in {0, 1, 2} - {worker}}
+        self.tell(self.losses.closed(worker, dict(self.sent[worker]), read))
+
+    def send_late(self, worker: int) -> None:
+        """What it emits in a call that others do not wait for."""
+        for task in (task for task, home in self.home.items() if home != worker and task > 1):
+            count = self.rng.randint(0, 9)
+            self.emitted[worker][task] += count
+            self.sent[worker][task] += count
+            self.flight[worker, task] += count
+
     def lose(self, task: int, count: int) -> None:
         self.lost[self.names[task]] += count
 
@@ -218,6 +255,27 @@ def test_whatever_happens_what_is_told_is_what_is_lost(seed: int) -> None:
         made.die(rng.randrange(3))
         made.answer(9)
     assert +made.told == +made.lost and made.lost.total() > 0
+
+
+@pytest.mark.parametrize("seed", seeds("losses"))
+def test_in_whatever_order_workers_close_what_nobody_reads_is_counted_exactly(seed: int) -> None:
+    rng = random.Random(seed)
+    made = Traffic(rng, PLAN)
+    for _ in range(5):
+        for _ in range(rng.randint(1, 60)):
+            made.step()
+        made.die(rng.randrange(3))
+        made.answer(9)
+    for _ in range(rng.randint(1, 60)):
+        made.step()
+    for worker in rng.sample(range(3), 3):
+        made.send_late(worker)
+        made.close(worker)
+    lost: Counter[str] = Counter()
+    for (_, task), count in made.flight.items():
+        lost[made.names[task]] += count
+    assert +made.told == +made.lost and made.losses.settle() == []
+    assert made.losses.on_the_way() == +lost and lost.total() > 0
 
 
 @pytest.mark.parametrize("seed", seeds("losses"))

@@ -117,6 +117,10 @@ def test_headers_that_anybody_wrote_neither_break_a_listing_nor_steer_the_termin
     assert dlq.line_of("key", 3, "a\x1b[2Jb") == "key  a\\x1b[2Jb" and dlq.line_of("n", 3, [1]) == "n    [1]"
 
 
+GIVEN_UP = GivenUp(Record("lines", 0, 100, 5, None, b"v", []), 0, 3, Fault("count", "E", "no"))
+STAMP = RunStamp("Billing", "r", "lines", "0.1.0", None)
+
+
 class FakeTopic:
     """A dead-letter topic with letters of the topology Billing, 35 unless others are given."""
 
@@ -125,8 +129,8 @@ class FakeTopic:
     def __init__(self) -> None:
         self.log = LetterLog(ends={0: 35})
         for offset in range(35):
-            given_up = GivenUp(Record("lines", 0, 100 + offset, 5, None, b"v", []), 0, 3, Fault("count", "E", "no"))
-            self.log.add((0, offset), headers_of(given_up, RunStamp("Billing", "r", "lines", "0.1.0", None), offset))
+            given_up = GIVEN_UP._replace(record=Record("lines", 0, 100 + offset, 5, None, b"v", []))
+            self.log.add((0, offset), headers_of(given_up, STAMP, offset))
         self.replayed: list[int] = []
         self.refuses: list[int] = []
         self.purged: dict[int, int] = {}
@@ -210,6 +214,18 @@ def test_a_limit_of_a_purge_limits_the_purge_itself(topic: FakeTopic) -> None:
     assert done.endswith("3 of 35 dead letters deleted, the oldest: --limit leaves 32.\n") and topic.purged == {0: 3}
     told = json.loads(run("purge", "--all", "--limit", "3", "--json").stdout)
     assert (len(told["letters"]), told["chosen"], told["before"]) == (3, 35, {"0": 3})
+
+
+def test_a_record_that_is_no_letter_is_called_that_where_a_purge_stops_before_it(topic: FakeTopic) -> None:
+    """No list shows it, and no option takes it: its place alone would be a riddle."""
+    topic.log.ends[0] = 37
+    topic.log.add((0, 35), [("x", b"y")])
+    topic.log.add((0, 36), headers_of(GIVEN_UP, STAMP, 36))
+    said = run("purge", "--all").stdout
+    assert (
+        "letter 0:36 stands behind the record at 0:35. That one is not a dead letter, and no purge deletes it." in said
+    )
+    assert "kafka-delete-records does, up to offset 36 of partition 0" in said
 
 
 @pytest.mark.parametrize("command", ["list", "replay", "purge"])

@@ -92,6 +92,13 @@ def test_a_run_that_was_to_catch_up_and_ran_out_of_time_says_so() -> None:
     assert "1 tuple tree still open when the drain's 4 s were over, to be replayed" in show.ending(cut)
 
 
+def test_a_cut_drain_without_open_trees_claims_nothing_of_the_next_run() -> None:
+    """What it left may be untracked, or what a tick was to send on: no run reads that again."""
+    status = RunStatus("ended", 11.6, ROWS)
+    line = show.ending(RunResult("time", status, False, left={"count": 7000}, drain_cut_s=4.0))
+    assert line.endswith("Time is over after 11.6 s: not everything was done when the drain's 4 s were over.")
+
+
 def test_done_records_that_come_again_behind_an_open_one_are_in_the_last_line() -> None:
     seen = partitions(3)
     beyond = sum(row["position"] - row["committed"] for row in seen)
@@ -120,7 +127,7 @@ def test_numbers_that_no_worker_has_reported_are_not_told_as_zeros() -> None:
     rows = (ComponentStatus("lines", "spout", 1), ComponentStatus("count", "bolt", 2))
     workers = ({"worker": 0, "state": "gone", "reported": False}, {"worker": 1, "state": "up", "reported": True})
     ended = RunStatus("ended", 9.4, rows, workers=workers)
-    told = "not known: worker 0 has reported no numbers since the start"
+    told = "not known: worker 0 has reported no numbers since its last start"
     assert told in show.ending(RunResult("interrupted", ended, False))
     assert "not known (worker 0 has reported" in show.killed(ended)
     running = dataclasses.replace(ended, state="running", workers=({**workers[0], "state": "up"}, workers[1]))

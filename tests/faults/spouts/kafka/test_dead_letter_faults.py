@@ -156,12 +156,12 @@ def test_of_100_000_records_the_poison_is_kept_once_the_others_are_done_and_a_re
 @pytest.mark.parametrize("seed", seeds("dead-letter-kills"))
 def test_a_killed_worker_loses_no_record_and_no_dead_letter(rig: Rig, seed: int) -> None:
     """Three times. What is there twice is what at-least-once allows: a letter written, its offset not committed."""
-    count = 20_000
+    count, kills = 20_000, 3
     rig.produce(count)
     poison = {*filter(is_poison, range(count))}
     run = rig.start(pause_s=0.0005)  # some five seconds of work, so that the third kill finds it at work
     try:
-        for kill in range(3):
+        for kill in range(kills):
             rig.until_letters((kill + 1) * len(poison) // 5, run)
             kill_worker(rig.folder, (seed + kill) % 2, run)
             time.sleep(1.0)
@@ -173,7 +173,10 @@ def test_a_killed_worker_loses_no_record_and_no_dead_letter(rig: Rig, seed: int)
     assert dead.keys() == poison
     assert {*range(count)} - poison - done.keys() == set()
     assert done.keys() & poison == set()
-    print(f"{sum(map(len, dead.values())) - len(poison)} of {len(poison)} dead letters twice")
+    # At least once: what is open at a kill, or not committed yet, comes again with it, and once.
+    again = [len(rows) - 1 for rows in dead.values()]
+    print(f"{sum(again)} of {len(poison)} dead letters again, {done.total() - len(done)} of the others")
+    assert max(again) <= kills and max(done.values()) <= 1 + kills
 
 
 def test_a_broker_that_is_killed_and_comes_back_costs_no_dead_letter_and_doubles_none(rig: Rig) -> None:

@@ -96,6 +96,20 @@ def test_a_bounded_read_is_exact_by_offset_by_time_and_at_the_gaps_of_transactio
     assert stored(servers, topic, topic) == [72, 333, 400]
 
 
+@pytest.mark.parametrize("stop", [1, 100, 14_990, 19_999])
+def test_a_read_that_stops_far_before_the_end_of_a_large_topic_ends_there(
+    kafka4: DevCluster, witness4: Witness, harness: Make, make_topic: Make, stop: int
+) -> None:
+    """One answer holds hundreds of kilobytes behind the stop; the last records of it are in many batches."""
+    servers, topic = kafka4.bootstrap_servers, make_topic(kafka4)
+    witness4.produce(topic, [f"{n:050d}" for n in range(20_000)], 0)
+    config = SpoutConfig(KafkaHosts(servers), topic, id=topic, stop_offset={0: stop})
+    spout = harness(config, conf=ENDS_BY_ITSELF)
+    seen = drained(spout)
+    spout.spout.begin_close()
+    assert [int(value) for value in seen] == list(range(stop))
+
+
 def test_a_place_for_a_partition_that_is_not_there_is_refused(
     kafka4: DevCluster, harness: Make, make_topic: Make
 ) -> None:

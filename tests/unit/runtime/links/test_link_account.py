@@ -38,6 +38,15 @@ def test_each_end_says_once_what_it_had_read_when_the_link_broke() -> None:
     assert made.exchanged_with(THERE) == ({4: 0, 5: 0}, {1: 5, 2: 0})
 
 
+def test_the_last_words_have_what_went_each_way_over_all_links() -> None:
+    """Also what was on a link that broke, of which the other end has said nothing yet."""
+    made = account()
+    made.sends([run(4, 0, 3), run(5, 7, 2)], [])
+    made.link_broke(THERE)
+    made.reads(THERE, run(1, 0, 4))
+    assert made.all_exchanged() == ({4: 3}, {THERE: {1: 4}})
+
+
 def test_what_no_frame_could_hold_was_not_sent() -> None:
     made = account()
     made.sends([run(4, 0, 3), run(5, 0, 2)], [run(5, 0, 1)])

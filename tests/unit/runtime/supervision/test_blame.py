@@ -71,7 +71,7 @@ def test_a_second_death_in_a_call_about_held_tuples_makes_the_bolt_careful_and_t
     blame = Blame(TASKS)
     first, second = (blame.judge(held(500, "process_tick"), now) for now in (10.0, 20.0))
     assert first == DeathVerdict(" in process_tick of count (task 2), which held 500 tuples")
-    assert second.text == f"{first.text}, which now come one by one until it is known which"
+    assert second.text == f"{first.text}, which now come one by one until it is known which, for two minutes at most"
     assert second.careful == (2, 3) and second.roots == () and second.weight == 1.0
     verdict = blame.judge(held(1, "process_tick"), 21.0)
     assert verdict.text == " in process_tick of count (task 2), which held the tuple ['x']"

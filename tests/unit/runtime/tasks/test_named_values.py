@@ -57,6 +57,17 @@ def test_a_bolt_that_names_a_field_gets_names(cls: type[Bolt], named: bool) -> N
     assert bool(tuple_classes(cls, sources)) is named
 
 
+class NamesByString(Bolt):
+    def process(self, tup: Any) -> None:
+        self.logger.info("%s", getattr(tup.values, "phrase", None))
+
+
+def test_a_name_in_a_string_of_getattr_is_a_name() -> None:
+    """The list that it would get has no such attribute, and the default would be taken unsaid."""
+    assert tuple_classes(NamesByString, {"lines": {"default": ("phrase",)}})
+    assert not tuple_classes(NamesByString, {"lines": {"default": ("saying",)}})
+
+
 def test_each_stream_has_its_own_names() -> None:
     made = tuple_classes(NamesInside, SOURCES)
     assert set(made) == {("words", "default"), ("other", "late")}

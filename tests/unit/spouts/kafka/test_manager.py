@@ -772,6 +772,45 @@ def test_large_records_beyond_the_end_count_for_nothing() -> None:
     assert one.at_end and one.may_emit() and not one._heavy
 
 
+@pytest.mark.parametrize("sizes", [[70_000], [70_000] * 3, [40_000] * 5])
+@pytest.mark.parametrize("most", [1, 10])
+@pytest.mark.parametrize("scheme", [StringScheme(), FunctionScheme(lambda record: [["word"]], ["word"])])
+def test_batches_behind_the_end_are_never_emitted_however_large(sizes: list[int], most: int, scheme: Any) -> None:
+    """Nothing of them waits once they are cut, though they are as much as is unpacked at a time."""
+    one, out = manager(scheme, end=2), Out()
+    behind = [batch(3 + n, [b"x" * size]) for n, size in enumerate(sizes)]
+    one.add(*fetched(batch(0, [b"a", b"b", b"c"]), *behind), 3 + len(sizes))
+    while one.next(out, most) is not NO_EMITTED:
+        pass
+    one.ack_many([0, 1])
+    assert out.offsets() == [0, 1] and one.at_end and one.last_completed_offset() == 2
+    assert not one._heavy and one.buffer.unpacked_bytes == 0
+
+
+def test_of_a_compacted_batch_with_records_behind_the_end_alone_none_waits() -> None:
+    one, out = manager(end=4), Out()
+    gap = batch(1, [b"x" * 70_000], deltas=[9])
+    behind = [batch(11 + n, [b"x" * 70_000]) for n in range(2)]
+    one.add(*fetched(batch(0, [b"x" * 70_000]), gap, *behind), 13)
+    while one.next(out, 10) is EMITTED_MORE_LEFT:
+        assert len(one.buffer.waiting), "more is left where something waits"
+    assert out.offsets() == [0] and one.at_end and one.ledger.position == 4
+
+
+def test_a_batch_behind_the_end_is_not_given_to_the_scheme() -> None:
+    seen: list[Any] = []
+
+    class Watching(StringScheme):
+        def deserialize_columns(self, keys: Any, values: Any) -> Any:
+            seen.extend(values)
+            return super().deserialize_columns(keys, values)
+
+    one, out = manager(Watching(), end=1), Out()
+    one.add(*fetched(batch(0, [b"a"]), batch(1, [b"b"]), batch(2, [b"c"])), 3)
+    drain(one, out)
+    assert seen == [b"a"] and one.at_end
+
+
 def turns(one: PartitionManager, out: Out, now_s: float = 0.0, **more: Any) -> int:
     """Turns of ten records as long as any is emitted; how many were."""
     before = len(out.sent)
