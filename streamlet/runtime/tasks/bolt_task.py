@@ -28,6 +28,7 @@ from streamlet.components.tuples import ACKED, OPEN, Tuple, TupleId, tick_tuple,
 from streamlet.model.delivery import EPOCH_STREAMS
 from streamlet.model.stream import DEFAULT_STREAM
 from streamlet.runtime.tasks import settling
+from streamlet.runtime.tasks.batch_bound import BatchBound
 from streamlet.runtime.tasks.emitter import MAKE_S, WEIGH_AFTER_S, Emitter, Outbox, Pick, StreamRoutes, Work
 from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
 from streamlet.runtime.tasks.held_tuples import HeldTuples
@@ -129,6 +130,7 @@ class BoltTask:
         resting: set[int] | None = None,
         causes: FailureCauses | None = None,
         without_dead_letters: Mapping[int, str] = {},
+        longest_wait_s: float = inf,
     ) -> None:
         self.bolt = bolt
         self.calls = TaskCalls(OtherThreads(), emitter.component) if calls is None else calls
@@ -178,6 +180,7 @@ class BoltTask:
         self._usual_size = bolt.batch_size if self._by_batch else SLICE
         self._size = self._usual_size if self._by_batch else 1
         self._most_size = self._usual_size
+        self._batches = BatchBound(self._usual_size, longest_wait_s)
         self._notes_each_tuple = False
         self._careful_until: float | None = None
         self.long_s = inf
@@ -670,9 +673,12 @@ class BoltTask:
         # Rule: a bolt on the loop is not slow for the time in which another's call held the interpreter's lock. Of one
         # with calls of 3 ms the log said that its tuples take 24 s.
         kept_s = self._look_back(work, size, began) if now - began >= self.long_s else 0.0
-        # A batch may cost the same whether large or small: its size is the bolt's choice.
+        # Rule: a batch takes no longer than tuples may wait, where it is its tuples that cost. It takes all that waits,
+        # so nothing seems to wait behind it, and each would be twice as large as the one before.
         if self._by_batch:
             self._grow(size, now)
+            given = size + min(0, work.left)
+            self._size = min(self._size, self._batches.took(given, now - began - kept_s))
         else:
             self._size = max(1, int(size * SLICE_S / max(SLICE_S, now - began - kept_s)))
             self._notes_each_tuple = True

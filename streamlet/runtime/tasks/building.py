@@ -161,6 +161,7 @@ def build_task(
             resting=shared.resting,
             causes=shared.causes,
             without_dead_letters=_without_dead_letters(shared),
+            longest_wait_s=longest_wait_s(conf),
         )
     return LiveTask(task, component, conf, context, list(boxes.values()), run)
 
