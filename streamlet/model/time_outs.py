@@ -8,7 +8,7 @@ from typing import Any
 
 from streamlet.model.plan import TIME_OUT
 from streamlet.model.spec import SPOUT
-from streamlet.model.topology import TopologySpec
+from streamlet.model.topology import ComponentDef, TopologySpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,16 @@ def first_time_out(topology: TopologySpec, bolt: str, conf: Mapping[str, Any]) -
     # Rule: the shortest, of the spouts behind a bolt, and of no other. A bolt that keeps tuples for longer than one of
     # them has that spout's tuples again and again, and nobody takes the first copies from it; with a longer time-out of
     # another spout the run looked sound. Nothing of a spout that is not tracked times out.
+    found = []
+    for spout in spouts_behind(topology, bolt):
+        own = {**conf, **spout.config}
+        if int(own["topology.acker.executors"]) != 0:
+            found.append(TimeOut(spout.name, float(own[TIME_OUT])))
+    return min(found, key=lambda one: one.seconds, default=None)
+
+
+def spouts_behind(topology: TopologySpec, bolt: str) -> list[ComponentDef]:
+    """Return the spouts whose tuples reach a bolt."""
     known = {component.name: component for component in topology.components}
     behind: dict[str, None] = {}
     todo = [bolt]
@@ -35,9 +45,4 @@ def first_time_out(topology: TopologySpec, bolt: str, conf: Mapping[str, Any]) -
         sources = [sub.source.component for sub in known[todo.pop()].inputs if sub.source.component in known]
         todo += [source for source in sources if source not in behind]
         behind.update(dict.fromkeys(sources))
-    found = []
-    for name in behind:
-        own = {**conf, **known[name].config}
-        if known[name].kind == SPOUT and int(own["topology.acker.executors"]) != 0:
-            found.append(TimeOut(name, float(own[TIME_OUT])))
-    return min(found, key=lambda one: one.seconds, default=None)
+    return [known[name] for name in behind if known[name].kind == SPOUT]

@@ -180,7 +180,7 @@ class BoltTask:
         self._usual_size = bolt.batch_size if self._by_batch else SLICE
         self._size = self._usual_size if self._by_batch else 1
         self._most_size = self._usual_size
-        self._batches = BatchBound(self._usual_size, longest_wait_s)
+        self.batches = BatchBound(self._usual_size, longest_wait_s)
         self._notes_each_tuple = False
         self._careful_until: float | None = None
         self.long_s = inf
@@ -678,7 +678,7 @@ class BoltTask:
         if self._by_batch:
             self._grow(size, now)
             given = size + min(0, work.left)
-            self._size = min(self._size, self._batches.took(given, now - began - kept_s))
+            self._size = min(self._size, self.batches.took(given, now - began - kept_s))
         else:
             self._size = max(1, int(size * SLICE_S / max(SLICE_S, now - began - kept_s)))
             self._notes_each_tuple = True

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from streamlet.components.spout import Spout
 from streamlet.model.plan import Plan, TaskPlan
 from streamlet.model.settings import longest_wait_s, parse_setting
 from streamlet.model.stream import Stream, StreamId
-from streamlet.model.time_outs import first_time_out
+from streamlet.model.time_outs import first_time_out, spouts_behind
 from streamlet.model.topology import ComponentDef
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
@@ -161,9 +162,20 @@ def build_task(
             resting=shared.resting,
             causes=shared.causes,
             without_dead_letters=_without_dead_letters(shared),
-            longest_wait_s=longest_wait_s(conf),
+            longest_wait_s=_shortest_target_s(shared, task.component),
         )
     return LiveTask(task, component, conf, context, list(boxes.values()), run)
+
+
+def _shortest_target_s(shared: WorkerContext, bolt: str) -> float:
+    """Return how long tuples may wait for a bolt."""
+    # Rule: by the settings of the spouts, whose windows are steered by them. A target in a spout's config is not in its
+    # bolts', and their calls would take a share of the time-out.
+    targets = []
+    for spout in spouts_behind(shared.plan.topology, bolt):
+        own = {key: parse_setting(key, value, f"{spout.name}'s config") for key, value in spout.config.items()}
+        targets.append(longest_wait_s({**shared.conf, **own}))
+    return min(targets, default=inf)
 
 
 def _without_dead_letters(shared: WorkerContext) -> dict[int, str]:

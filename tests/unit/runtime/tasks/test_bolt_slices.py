@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from streamlet import Bolt, Tuple
+from streamlet import Batch, Bolt, Tuple
+from streamlet.runtime.tasks.batch_bound import BatchBound
 from streamlet.runtime.tasks.bolt_task import SLICE
 from streamlet.runtime.tasks.emitter import Run, Work
 from tests.unit.runtime.tasks.bolt_rig import Rig, bolt
@@ -125,3 +126,21 @@ def test_a_tuple_somebody_keeps_is_not_filled_again(how: str) -> None:
     seen: set[int] = set()
     Rig(bolt(lambda self, tup: seen.add(id(tup)))).run(*[(root, [root]) for root in range(1, 6)])
     assert len(seen) == 1
+
+
+def test_a_batch_is_bounded_by_what_the_tuples_of_the_calls_before_cost() -> None:
+    """Of 0.1 s each, and a call of 0.5 s at most: the first takes all that waits, since nobody knows that yet."""
+    sizes: list[int] = []
+
+    class SlowRows(Bolt):
+        batch_size = 64
+
+        def process_batch(self, batch: Batch) -> None:
+            sizes.append(len(batch))
+            rig.clock.advance(0.1 * len(batch))
+
+    rig = Rig(SlowRows())
+    rig.task.batches = BatchBound(64, target_s=2.0)
+    rig.run(*[(7, [n]) for n in range(20)])
+    rig.run(*[(7, [n]) for n in range(20)])
+    assert sizes == [20, 5, 5, 5, 5] and rig.task.stats.acked == 40

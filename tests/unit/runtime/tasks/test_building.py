@@ -11,6 +11,7 @@ from streamlet import BadInput, BatchingBolt, Bolt, Spout, Stream, Topology, Tup
 from streamlet.model.grouping import Grouping
 from streamlet.model.plan import make_plan
 from streamlet.model.settings import resolve
+from streamlet.runtime.tasks.batch_bound import CALL_SHARE
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, build_task, component_names
 from streamlet.runtime.tasks.other_threads import OtherThreads
@@ -159,6 +160,24 @@ def test_the_window_of_a_spout_is_steered_by_the_target_of_the_run_or_by_the_spo
     shared.plan, shared.conf = make_plan(Targets.__topology__, 1), resolve(Targets.__topology__.config, {})
     tasks = [build_task(shared, task, OtherThreads()).task for task in shared.plan.tasks]
     assert [task.window.target_s for task in tasks if isinstance(task, SpoutTask)] == [0.25, 0.1]
+
+
+def test_the_batches_of_a_bolt_are_bounded_by_the_shortest_target_of_the_spouts_behind_it() -> None:
+    words = type("TargetWords", (Words,), {"outputs": ["word"]})
+
+    class Behind(Topology):
+        config = {"streamlet.queue.target.secs": 2.0}
+        usual = words.spec()
+        quick = words.spec(config={"streamlet.queue.target.secs": "0.4"})
+        passing = Passing.spec(inputs=[usual, quick])
+        late = Passing.spec(inputs=[passing])
+        own = Passing.spec(inputs=[usual], config={"streamlet.queue.target.secs": 100})
+
+    shared = Building().shared
+    shared.plan, shared.conf = make_plan(Behind.__topology__, 1), resolve(Behind.__topology__.config, {})
+    lives = [build_task(shared, task, OtherThreads()) for task in shared.plan.tasks]
+    found = {live.plan.component: live.task.batches.call_s for live in lives if isinstance(live.task, BoltTask)}
+    assert found == {"passing": 0.4 * CALL_SHARE, "late": 0.4 * CALL_SHARE, "own": 2.0 * CALL_SHARE}
 
 
 def test_a_component_knows_what_it_reads_and_emits() -> None:
