@@ -56,7 +56,14 @@ GOOD: list[dict[str, Any]] = [
     {"t": "link_lost", "worker": 1, "epoch": 1, "version": 2, "why": "the peer closed it"},
     {"t": "failed", "message": "no", "status": 1, "trace": "", "retriable": False, "drains": False},
     {"t": "unlinked", "worker": 1, "why": "it did not answer"},
-    {"t": "stopped", "errors": ["ValueError: no"], "left": {"count": 3}, "traces": []},
+    {
+        "t": "stopped",
+        "errors": ["ValueError: no"],
+        "left": {"count": 3},
+        "traces": [],
+        "sent": {2: 1},
+        "read": {1: {1: 5}},
+    },
 ]
 EVENT = next(message for message in GOOD if message["t"] == "event")
 BAD = [None, True, -1, 1.5, "text", b"bytes", [], ["unix"], [1], {}, {1: 2}, {"a": "b"}]
