@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 CALL_SHARE = 0.25
 """Share of the time that tuples may wait which one call of ``process_batch`` should take at most."""
 
@@ -16,13 +18,15 @@ class BatchBound:
     other. Only the cost of tuples makes batches smaller.
     """
 
-    __slots__ = ("_latest", "_most", "_other", "call_s", "size")
+    __slots__ = ("_latest", "_most", "_other", "call_s", "each_s", "size")
 
     def __init__(self, most: int, target_s: float) -> None:
         """Begin with ``most``; tuples should wait ``target_s`` at most."""
         self._most = self.size = most
         self.call_s = CALL_SHARE * target_s
         """Seconds that a call should take at most."""
+        self.each_s = inf
+        """Seconds that one more tuple costs, as calls of two sizes tell; inf: not known."""
         self._latest: tuple[int, float] | None = None
         self._other: tuple[int, float] | None = None
         """The last call of another size than the latest."""
@@ -30,7 +34,7 @@ class BatchBound:
     def took(self, tuples: int, seconds: float) -> int:
         """Take note of a call; return the most tuples of the next."""
         if seconds * self._most <= self.call_s * tuples:  # the usual case: the largest would not take too long
-            self.size = self._most
+            self.size, self.each_s = self._most, inf
             return self.size
         if self._latest is not None and _apart(self._latest[0], tuples):
             self._other = self._latest
@@ -44,9 +48,10 @@ class BatchBound:
         if self._other is None or not _apart(self._other[0], tuples):
             # Rule: try a batch twice as large while only one size is known. One request for a whole batch looks like a
             # slow tuple then, and kept small it would be a request for each tuple.
+            self.each_s = inf
             return twice if tuples == 1 or not _apart(even, tuples) else even
         other, took_s = self._other
-        each_s = min(max((seconds - took_s) / (tuples - other), 0.0), seconds / tuples)
+        each_s = self.each_s = min(max((seconds - took_s) / (tuples - other), 0.0), seconds / tuples)
         if not each_s:
             return max(even, twice)
         # Rule: no fewer than cost as much as the call does by itself. Where that alone takes longer than it should,

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from traceback import FrameSummary
 from typing import Any
 
+import pytest
+
 from streamlet import Bolt, Spout, Topology, Tuple
 from streamlet.base.clock import ManualClock
 from streamlet.components.spout import FailReason
 from streamlet.runtime.links.links import NoLinks, Traffic
+from streamlet.runtime.tasks.batch_bound import BatchBound
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.runtime.tasks.shuffle import CALM
 from streamlet.runtime.worker.loop import BOLTS_S, WorkerLoop
@@ -169,6 +172,22 @@ def test_an_answer_estimates_how_long_the_queue_takes() -> None:
         answer = one.answer()
         assert 0 < answer.queued < 10 and answer.slowest == BOLT and answer.waiting == {}
         assert 0.9 < answer.wait_s / (answer.queued * BOLTS_S) < 1.1
+
+
+def test_an_answer_leaves_out_what_a_call_with_a_batch_costs_by_itself() -> None:
+    """A second for one tuple as for two, then a tenth more for each: no smaller window makes a call of it shorter."""
+    with rig(1) as one:
+        one.bolt.takes_s = BOLTS_S
+        one.arrives(*range(ROOT, ROOT + 10 * STEP, STEP))
+        one.loop.turn()
+        for number, last_s, each_s in ((9, 1.0, 0.0), (10, 1.1, 0.1)):
+            batches = one.loop.tasks[BOLT].task.batches = BatchBound(1024, target_s=1.0)
+            batches.took(1, 1.0)
+            batches.took(2, last_s)
+            one.arrives(ask=Ask(number, [ROOT], [], []))
+            one.loop.turn()
+            answer = one.answer()
+            assert answer.queued > 0 and answer.wait_s == pytest.approx(answer.queued * each_s)
 
 
 def test_tuples_of_closed_trees_are_held_no_longer() -> None:

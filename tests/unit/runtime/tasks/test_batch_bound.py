@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +46,16 @@ def test_a_call_that_costs_the_same_for_any_batch_is_given_all_that_waits(call_s
 def test_where_the_call_costs_most_of_it_a_batch_is_worth_the_call() -> None:
     """Of 3 s and 10 ms a tuple: 300 tuples take no longer than their call by itself."""
     assert sizes(BatchBound(1024, target_s=7.5), 0.01, 3.0)[-1] == 300
+
+
+def test_what_one_more_tuple_costs_is_told_once_two_sizes_are_known() -> None:
+    bound = BatchBound(1024, target_s=7.5)
+    assert bound.each_s == math.inf
+    for tuples, known in ((1, math.inf), (2, 0.25), (4, 0.25)):
+        bound.took(tuples, 3.0 + 0.25 * tuples)
+        assert bound.each_s == pytest.approx(known)
+    bound.took(1024, 0.005)
+    assert bound.each_s == math.inf, "a fast one is measured as any bolt is"
 
 
 def test_a_bolt_that_becomes_slow_or_fast_is_known_after_a_few_calls() -> None:
