@@ -128,8 +128,8 @@ class LogFile:
         self._last = len(lines)
         self._writer.give(lambda: self._write_last(lines))
         if not self._answered():
-            # Rule: a number of lines that are missing is told at the end, whether the file answers or hangs. Nobody
-            # writes it in their place any more, and a warning of before said only that there are some.
+            # Rule: tell at the end how many lines are missing, whether the file answers or hangs. Nobody writes it in
+            # their place any more, and a warning of before said only that there are some.
             log.warning(
                 "The log file %s may lack %s: its disk, or the reader of its pipe, does not answer.",
                 self._path,

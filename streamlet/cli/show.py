@@ -192,9 +192,7 @@ class JsonView:
         self._ended = True
         if between_lines:
             self._writing.release()
-        # Rule: of two streams that are written at once, none waits for the other's reader.
-        writing = threading.Thread(target=say_past_streams, args=(json_text(result), self._out.fileno()), daemon=True)
-        writing.start()
+        writing = begin_to_say(json_text(result), self._out.fileno())
         say_past_streams(killed(self._status))
         writing.join()
 
@@ -273,8 +271,7 @@ class PlainView:
 
     def killed(self, exit_status: int, last: RunStatus | None) -> None:
         text = killed(last or self._status)
-        writing = threading.Thread(target=say_past_streams, args=(text, 1), daemon=True)
-        writing.start()
+        writing = begin_to_say(text, 1)
         writing.join(AT_WORK_S)
         if writing.is_alive():  # nobody reads there, and what is lost is told
             say_past_streams(text)
@@ -650,3 +647,11 @@ def say_past_streams(text: str, descriptor: int = 2) -> None:
     # Another thread may stand in a write of the stream for ever, with its lock.
     with contextlib.suppress(OSError):
         os.write(descriptor, printable(text).encode() + b"\n")
+
+
+def begin_to_say(text: str, descriptor: int = 2) -> threading.Thread:
+    """Write a line past its stream on a thread of its own; return that."""
+    # Rule: of two streams that are written at once, none waits for the other's reader.
+    writing = threading.Thread(target=say_past_streams, args=(text, descriptor), daemon=True)
+    writing.start()
+    return writing

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from streamlet.backends.contract import RunRequest, RunResult, RunStatus
 from streamlet.base.hand_over import HandOver
 from streamlet.base.log_line import LogLine
-from streamlet.cli.show import LastingView, many, say_error, say_past_streams
+from streamlet.cli.show import LastingView, begin_to_say, many, say_error
 
 BEGIN_S = 1.0
 """Seconds that the first line may take before the run begins without it."""
@@ -96,11 +96,9 @@ class ViewThread:
     def killed(self, exit_status: int, last: RunStatus | None) -> None:
         """Show the last line of a run that is killed. On the thread of signals."""
         lacking = self._lacking() if self._errors is not self._out else 0
-        telling = threading.Thread(target=say_past_streams, args=(_lacks(lacking, more=True),), daemon=True)
-        if lacking:
-            telling.start()  # as the view does it: no stream waits for the other's reader
+        telling = begin_to_say(_lacks(lacking, more=True)) if lacking else None
         self._view.killed(exit_status, last)
-        if lacking:
+        if telling is not None:
             telling.join()
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
@@ -163,8 +161,8 @@ class ViewThread:
 
     def _tell_lacking(self) -> None:
         """Tell on standard error how many lines standard output lacks."""
-        # Rule: what one stream lacks is told on the other at the end. In its place it is read only if that stream is.
-        # The result of a run is a line, too, the last one that a reader who stands still does not get.
+        # Rule: tell the other stream, at the end, what this one lacks: in its place only its own reader sees it. The
+        # result of a run is a line, too, and a reader who stands still does not get it.
         more = self._out in self._stuck
         lacking = self._lacking() + more
         if lacking > self._told:

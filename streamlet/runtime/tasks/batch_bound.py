@@ -11,6 +11,10 @@ APART = 1.5
 """Two sizes tell what a tuple costs if one is so many times the other."""
 
 
+CHANGED = 4.0
+"""A batch that takes so many times as long as a larger one tells that the bolt has changed."""
+
+
 class BatchBound:
     """The most tuples of a bolt's next batch: ``most``, fewer where each of them takes its time.
 
@@ -39,6 +43,10 @@ class BatchBound:
         if self._latest is not None and _apart(self._latest[0], tuples):
             self._other = self._latest
         self._latest = tuples, seconds
+        # Rule: forget a larger batch that was quicker by far. Fewer tuples cannot cost more while each costs the same,
+        # and the two would tell that tuples cost nothing. By less it is a hiccup.
+        if self._other is not None and tuples < self._other[0] and seconds > CHANGED * self._other[1]:
+            self._other = None
         self.size = max(1, min(int(self._bound(tuples, seconds)), self._most))
         return self.size
 

@@ -58,6 +58,21 @@ def test_what_one_more_tuple_costs_is_told_once_two_sizes_are_known() -> None:
     assert bound.each_s == math.inf, "a fast one is measured as any bolt is"
 
 
+def test_a_few_tuples_that_took_far_longer_than_many_tell_that_the_bolt_has_changed() -> None:
+    """Each of 30 ms, and then of 10 s: the call of before says nothing of what they cost now."""
+    bound = BatchBound(1024, target_s=15.0)
+    bound.took(125, 3.75)
+    assert bound.took(3, 30.0) == 1
+    assert sizes(bound, 10.0)[-1] == 1
+
+
+def test_a_hiccup_in_a_small_batch_makes_no_batch_smaller() -> None:
+    """One request for all of them: now and then it takes three times as long."""
+    bound = BatchBound(1024, target_s=0.4)
+    sizes(bound, 0.0, 0.15, calls=6)
+    assert bound.took(40, 0.45) >= 80
+
+
 def test_a_bolt_that_becomes_slow_or_fast_is_known_after_a_few_calls() -> None:
     bound = BatchBound(1024, target_s=4.0)
     assert sizes(bound, 0.0005)[-1] == 1024
