@@ -22,7 +22,7 @@ class BatchBound:
     other. Only the cost of tuples makes batches smaller.
     """
 
-    __slots__ = ("_latest", "_most", "_other", "call_s", "each_s", "size")
+    __slots__ = ("_latest", "_least", "_most", "_other", "call_s", "each_s", "size")
 
     def __init__(self, most: int, target_s: float) -> None:
         """Begin with ``most``; tuples should wait ``target_s`` at most."""
@@ -34,6 +34,8 @@ class BatchBound:
         self._latest: tuple[int, float] | None = None
         self._other: tuple[int, float] | None = None
         """The last call of another size than the latest."""
+        self._least: tuple[int, float] | None = None
+        """The smallest call that no larger one has been quicker than."""
 
     def took(self, tuples: int, seconds: float) -> int:
         """Take note of a call; return the most tuples of the next."""
@@ -43,6 +45,8 @@ class BatchBound:
         if self._latest is not None and _apart(self._latest[0], tuples):
             self._other = self._latest
         self._latest = tuples, seconds
+        if self._least is None or tuples <= self._least[0] or seconds <= self._least[1]:
+            self._least = self._latest
         # Rule: forget a larger batch that was quicker by far. Fewer tuples cannot cost more while each costs the same,
         # and the two would tell that tuples cost nothing. By less it is a hiccup.
         if self._other is not None and tuples < self._other[0] and seconds > CHANGED * self._other[1]:
@@ -53,13 +57,19 @@ class BatchBound:
     def _bound(self, tuples: int, seconds: float) -> float:
         even = self.call_s * tuples / seconds  # if a call by itself costs nothing
         twice = 2.0 * tuples
-        if self._other is None or not _apart(self._other[0], tuples):
+        told = [
+            (seconds - took_s) / (tuples - other)
+            for other, took_s in filter(None, (self._other, self._least))
+            if _apart(other, tuples)
+        ]
+        if not told:
             # Rule: try a batch twice as large while only one size is known. One request for a whole batch looks like a
             # slow tuple then, and kept small it would be a request for each tuple.
             self.each_s = inf
             return twice if tuples == 1 or not _apart(even, tuples) else even
-        other, took_s = self._other
-        each_s = self.each_s = min(max((seconds - took_s) / (tuples - other), 0.0), seconds / tuples)
+        # Rule: the dearest of what two calls before tell. The last of another size alone would, where times scatter, let
+        # a batch grow step by step without bound, each a little quicker a tuple than the one before it.
+        each_s = self.each_s = min(max(*told, 0.0), seconds / tuples)
         if not each_s:
             return max(even, twice)
         # Rule: no fewer than cost as much as the call does by itself. Where that alone takes longer than it should,

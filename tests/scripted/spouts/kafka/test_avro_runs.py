@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+import time
 from typing import Any
 
 import fastavro
@@ -12,6 +13,7 @@ import pytest
 
 from streamlet import Bolt, RunResult, Topology, Tuple
 from streamlet.spouts.kafka import AvroScheme, KafkaHosts, KafkaSpout, SchemaRegistry, SpoutConfig
+from tests.patience import PATIENCE_S
 from tests.scripted.fake_cluster import FakeCluster
 from tests.scripted.schema_registry_server import RegistryServer, registry_server
 from tests.whole_batches import BatchFields, NewRecord, encode_batch
@@ -24,6 +26,15 @@ def framed(schema_id: int, user: str) -> bytes:
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, ORDER, {"user": user})
     return b"\0" + schema_id.to_bytes(4, "big") + stream.getvalue()
+
+
+def bring_back(server: RegistryServer) -> None:
+    """Let the registry answer, a while after it was first asked: a run may take its time to begin."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not server.asked and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(AWAY_S)
+    server.status = None
 
 
 def run(cluster: FakeCluster, server: RegistryServer, record: list[str]) -> tuple[list[str], RunResult]:
@@ -60,7 +71,7 @@ def test_while_the_registry_is_away_no_record_is_given_up_and_then_all_come(
         cluster.log("orders", 0).append(encode_batch([NewRecord(framed(99, "lost")), NewRecord(b"{}")], BatchFields()))
         server.schemas[1] = {"schema": json.dumps(ORDER)}
         server.status = 503
-        back = threading.Timer(AWAY_S, lambda: setattr(server, "status", None))
+        back = threading.Thread(target=bring_back, args=(server,))
         back.start()
         seen, result = run(cluster, server, record)
         back.join()

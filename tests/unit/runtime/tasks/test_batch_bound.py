@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamlet.runtime.tasks.batch_bound import CALL_SHARE, BatchBound
@@ -90,11 +90,17 @@ def test_a_bound_is_never_less_than_one_nor_more_than_the_bolts_own(
         assert 1 <= bound.took(min(tuples, most), seconds) <= most
 
 
+# Fewer that took longer look as if tuples cost nothing, and each step up is a little quicker a tuple than the one before.
+STEPS_UP = (0.5, 0.75, 2.0, 1.1, 0.667, 0.5, 2.0, 1.2, 0.75, 0.5, 0.9, 0.5, 1.5, 0.8, 0.5)
+
+
 @given(st.lists(st.floats(0.5, 2.0), min_size=40, max_size=40))
+@example([*STEPS_UP, *STEPS_UP, *STEPS_UP])
+@example([1.0, 1.0, 1.0, 1.0, 0.5, 0.75, 1.0, 0.5, 0.5, 2.0, 0.875, 0.625, 1.0, 0.5, *[1.0] * 26])
 def test_times_that_scatter_make_no_batch_many_times_too_large(factors: list[float]) -> None:
     """Each call takes between half and twice of what it usually does."""
-    bound = BatchBound(1024, target_s=4.0)
+    bound = BatchBound(100_000, target_s=4.0)
     bound.took(1, 0.1)
     for factor in factors:
-        assert bound.size * 0.1 <= 16 * CALL_SHARE * 4.0
+        assert bound.size * 0.1 <= 6 * CALL_SHARE * 4.0
         bound.took(bound.size, factor * 0.1 * bound.size)
