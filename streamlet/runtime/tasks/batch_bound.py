@@ -67,8 +67,8 @@ class BatchBound:
             # slow tuple then, and kept small it would be a request for each tuple.
             self.each_s = inf
             return twice if tuples == 1 or not _apart(even, tuples) else even
-        # Rule: the dearest of what two calls before tell. The last of another size alone would, where times scatter, let
-        # a batch grow step by step without bound, each a little quicker a tuple than the one before it.
+        # Rule: the dearest of what two calls before tell. By the last of another size alone batches would grow step by
+        # step without bound, where times scatter: each a little quicker a tuple than the one before it.
         each_s = self.each_s = min(max(*told, 0.0), seconds / tuples)
         if not each_s:
             return max(even, twice)

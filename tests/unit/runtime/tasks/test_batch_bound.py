@@ -90,7 +90,7 @@ def test_a_bound_is_never_less_than_one_nor_more_than_the_bolts_own(
         assert 1 <= bound.took(min(tuples, most), seconds) <= most
 
 
-# Fewer that took longer look as if tuples cost nothing, and each step up is a little quicker a tuple than the one before.
+# Fewer that took longer look as if tuples cost nothing; each step up is a little quicker a tuple than the last one.
 STEPS_UP = (0.5, 0.75, 2.0, 1.1, 0.667, 0.5, 2.0, 1.2, 0.75, 0.5, 0.9, 0.5, 1.5, 0.8, 0.5)
 
 
