@@ -739,6 +739,20 @@ BUGS = (
         SPOUT,
     ),
     Bug(
+        "a BatchingBolt collects a whole window though each tuple of its tick takes its time",
+        "runtime/tasks/held_tuples.py",
+        "return min(size, self.at_a_tick - held) if self.at_a_tick else size",
+        "return size",
+        TASKS,
+    ),
+    Bug(
+        "a batch grows by the last call of another size alone",
+        "runtime/tasks/batch_bound.py",
+        "filter(None, (self._other, self._least))",
+        "filter(None, (self._other,))",
+        TASKS,
+    ),
+    Bug(
         "it rests though no fetch is under way",
         "spouts/kafka/spout.py",
         "(at_hand or self._until_caught_up) and self._parts.fetcher.all_asked",
