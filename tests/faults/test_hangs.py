@@ -724,7 +724,9 @@ def test_whoever_holds_the_interpreters_lock_is_named_and_no_bolt_is_slow_for_it
     """In a spout's call, on a pool's own thread, in a coroutine: beside it a pool and a bolt are at work."""
     seen, result = took_long(backend, where, "ctypes.PyDLL(None).sleep(3)", tmp_path)
     warned = [text for level, text in seen.events if level == "warning"] + [one.getMessage() for one in caplog.records]
-    (named,) = [text for text in warned if "interpreter's lock" in text]
+    told = [text for text in warned if "interpreter's lock" in text]
+    assert len(told) == 1, (warned, [(status.state, status.hanging) for status in seen.statuses])
+    named = told[0]
     assert re.search(said, named) and "for 3 s of that no other thread of its process could run" in named
     others = [text for text in warned if text is not named]
     assert not [text for text in others if re.search("(pool|steady|sink) .task|File ", text)] and not told_slow(
