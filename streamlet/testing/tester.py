@@ -199,9 +199,6 @@ class Tester:
         self._loop = WorkerLoop(shared, links, self._work.given)
         try:
             self._loop.initialize()
-            for live in self._loop.tasks.values():
-                if isinstance(live.task, BoltTask):
-                    live.task.collect_freely()  # the clock stands while it is called: none is too slow
             self._loop.activate()
         except BaseException:
             self._shut(clean=False)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from streamlet import Batch, BatchingBolt, Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
+from streamlet import Batch, Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
 
 
 class Notes:
@@ -95,16 +95,6 @@ class OneRequest(Noting):
         for tup in batch:
             self.taken(tup)
         time.sleep(self.conf["slow.secs"])
-
-
-class SlowAtTick(Noting, BatchingBolt):
-    """Takes its time at its tick for each tuple that it has collected."""
-
-    def process_batch(self, key: Any, tups: list[Tuple]) -> None:  # type: ignore[override]
-        self.notes.note(batch=len(tups))
-        for tup in tups:
-            self.taken(tup)
-            time.sleep(self.conf["slow.secs"])
 
 
 class Unequal(Noting):
@@ -218,12 +208,6 @@ class SlowByBatch(Topology):
     config = CONFIG
     numbers = Numbers.spec()
     slow = SlowBatches.spec(inputs=[numbers])
-
-
-class SlowTicks(Topology):
-    config = CONFIG
-    numbers = Numbers.spec()
-    slow = SlowAtTick.spec(inputs=[numbers], config={"topology.tick.tuple.freq.secs": 0.5})
 
 
 class Requests(Topology):

@@ -12,7 +12,6 @@ import pytest
 from streamlet.backends.contract import RunRequest, Stop
 from streamlet.backends.outcome import RunFailed
 from streamlet.model.settings import resolve
-from streamlet.runtime.tasks.bolt_task import FIRST_AT_A_TICK
 from streamlet.runtime.worker.loading import load_topology
 from tests.conformance.conftest import backend_named
 from tests.patience import PATIENCE_S
@@ -85,8 +84,7 @@ def test_a_stop_does_what_a_bolt_keeps_until_a_tick(backend: str, cut_short: boo
     result = backend_named(backend).run(request, Watcher(), Stop())
     assert result.drained is not cut_short and result.status.pending == 0
     emitted, done = lines(tmp_path, "emitted"), lines(tmp_path, "done")
-    first = FIRST_AT_A_TICK  # done at once, to see what they cost
-    assert len(emitted) == first + 50 and Counter(done) == Counter(lines(tmp_path, "acked")) == Counter(emitted)
+    assert len(emitted) == 50 and Counter(done) == Counter(lines(tmp_path, "acked")) == Counter(emitted)
 
 
 @pytest.mark.parametrize("how", ["error", "exit"])

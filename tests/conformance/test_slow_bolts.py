@@ -140,18 +140,6 @@ def test_a_batch_of_a_slow_bolt_is_no_larger_than_what_may_wait(backend: str, wo
 
 
 @backends
-def test_what_a_slow_bolt_collects_until_its_tick_is_no_more_than_what_may_wait(
-    backend: str, workers: int, tmp_path: Path
-) -> None:
-    """A tuple costs nothing before the tick: all 300 would come in one call of 6 s, and time out in it."""
-    settings = {"streamlet__queue__target__secs": 0.4}
-    ran = Ran(tmp_path, backend, workers, "SlowTicks", slow__count=300, slow__secs=0.02, **settings)
-    assert ran.all_once(300)
-    assert ran.numbers.timed_out == 0
-    assert max(ran.batches) <= 20, ran.batches
-
-
-@backends
 def test_batches_that_take_as_long_whatever_their_size_grow(backend: str, workers: int, tmp_path: Path) -> None:
     """Each takes longer than the target: kept small, 1 000 numbers would take 150 s or more."""
     settings = {"streamlet__queue__target__secs": 0.1}

@@ -739,13 +739,6 @@ BUGS = (
         SPOUT,
     ),
     Bug(
-        "a BatchingBolt collects a whole window though each tuple of its tick takes its time",
-        "runtime/tasks/held_tuples.py",
-        "return min(size, self.at_a_tick - held) if self.at_a_tick else size",
-        "return size",
-        TASKS,
-    ),
-    Bug(
         "a batch grows by the last call of another size alone",
         "runtime/tasks/batch_bound.py",
         "filter(None, (self._other, self._least))",

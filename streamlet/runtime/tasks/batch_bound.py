@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, log2
 
 CALL_SHARE = 0.25
 """Share of the time that tuples may wait which one call of ``process_batch`` should take at most."""
@@ -15,14 +15,25 @@ CHANGED = 4.0
 """A batch that takes so many times as long as a larger one tells that the bolt has changed."""
 
 
+PAYS = 0.85
+"""Share that a tuple costs at most of what it did, where twice as many in one call pay."""
+
+TRY_AFTER, TRY_AFTER_MOST = 8, 64
+"""Calls between two tries of a larger batch; twice as many after each that did not pay."""
+
+
 class BatchBound:
     """The most tuples of a bolt's next batch: ``most``, fewer where each of them takes its time.
 
     A call costs something by itself, and something for each tuple; two calls of different sizes tell the one from the
-    other. Only the cost of tuples makes batches smaller.
+    other. Only the cost of tuples makes batches smaller. A bolt that does something for each key of a batch costs less a
+    tuple the more there are: so a larger batch is tried now and then, and kept where it pays.
     """
 
-    __slots__ = ("_latest", "_least", "_most", "_other", "call_s", "each_s", "size")
+    __slots__ = (
+        *("_after", "_calls", "_from", "_kept", "_latest", "_least", "_most", "_other"),
+        *("call_s", "each_s", "size"),
+    )
 
     def __init__(self, most: int, target_s: float) -> None:
         """Begin with ``most``; tuples should wait ``target_s`` at most."""
@@ -36,11 +47,18 @@ class BatchBound:
         """The last call of another size than the latest."""
         self._least: tuple[int, float] | None = None
         """The smallest call that no larger one has been quicker than."""
+        self._kept: tuple[int, float] | None = None
+        """The largest batch that paid, and the seconds of a tuple in it above which it pays no more."""
+        self._from: tuple[int, float] | None = None
+        """What the larger batch that is tried now is compared to, as ``_kept``."""
+        self._calls, self._after = 0, TRY_AFTER
+        """Calls since the last try, and how many come between two."""
 
     def took(self, tuples: int, seconds: float) -> int:
         """Take note of a call; return the most tuples of the next."""
         if seconds * self._most <= self.call_s * tuples:  # the usual case: the largest would not take too long
             self.size, self.each_s = self._most, inf
+            self._kept = self._from = None
             return self.size
         if self._latest is not None and _apart(self._latest[0], tuples):
             self._other = self._latest
@@ -51,8 +69,44 @@ class BatchBound:
         # and the two would tell that tuples cost nothing. By less it is a hiccup.
         if self._other is not None and tuples < self._other[0] and seconds > CHANGED * self._other[1]:
             self._other = None
-        self.size = max(1, min(int(self._bound(tuples, seconds)), self._most))
+        bound = self._bound(tuples, seconds)
+        self.size = max(1, min(int(self._tried(tuples, seconds / tuples, bound)), self._most))
         return self.size
+
+    def _tried(self, tuples: int, each_s: float, bound: float) -> float:
+        """Return ``bound``, or more where a larger batch pays or is tried.
+
+        ``each_s``: the seconds that a tuple cost now.
+        """
+        # Rule: try a larger batch now and then. What few tuples cost in one call says nothing of many where a bolt asks
+        # once for each key: kept small, each would be a request of its own for good.
+        if self._from is not None and _apart(self._from[0], tuples) and tuples > self._from[0]:
+            most_s = PAYS ** log2(tuples / self._from[0]) * self._from[1]
+            paid = each_s <= most_s
+            self._calls, self._from = 0, None
+            self._after = TRY_AFTER if paid else min(2 * self._after, TRY_AFTER_MOST)
+            if paid:
+                self._kept = tuples, most_s
+                return max(bound, self._try(tuples, each_s, min(2.0 * tuples, 8 * self.call_s / each_s)))
+        elif self._kept is not None and not _apart(self._kept[0], tuples) and each_s > self._kept[1]:
+            self._kept = None
+        self._calls += 1
+        bound = max(bound, self._kept[0]) if self._kept is not None else bound
+        if self._calls >= self._after and self._from is None and not _apart(tuples, self.size):
+            return max(bound, self._try(tuples, each_s, min(4.0 * tuples, 4 * self.call_s / each_s)))
+        return bound if self._from is None else max(bound, self.size)
+
+    def _try(self, tuples: int, each_s: float, larger: float) -> float:
+        """Begin to try a larger batch; return its size.
+
+        That of now where it would not be larger by far.
+        """
+        # Not beyond what tuples may wait, at first: most bolts take as long for each tuple in a larger batch.
+        self._calls = 0
+        if larger < APART * tuples:
+            return float(tuples)
+        self._from = tuples, each_s
+        return larger
 
     def _bound(self, tuples: int, seconds: float) -> float:
         even = self.call_s * tuples / seconds  # if a call by itself costs nothing

@@ -93,12 +93,6 @@ def _unkept_batch() -> int:
 UNKEPT_BATCH = _unkept_batch()
 """References to a batch that only the call of ``_process_batch`` holds."""
 
-FIRST_AT_A_TICK = 8
-"""Tuples of a BatchingBolt's first batch, where more wait: nobody knows yet what they cost."""
-
-MOST_AT_A_TICK = 1 << 16
-"""Tuples that one tick may do in its time: of a bolt that could do more, any number."""
-
 ReportError = Callable[[BaseException, Tuple | Batch | None, Defined], None]
 """Takes an error of the user's code, the tuple or batch at work, and the function that was called."""
 
@@ -186,14 +180,7 @@ class BoltTask:
         self._usual_size = bolt.batch_size if self._by_batch else SLICE
         self._size = self._usual_size if self._by_batch else 1
         self._most_size = self._usual_size
-        # One that acks by hand bounds by ``max_unacked`` what it holds.
-        self._collects = isinstance(bolt, BatchingBolt) and type(bolt).auto_ack and longest_wait_s < inf
-        self.batches = BatchBound(MOST_AT_A_TICK if self._collects else self._usual_size, longest_wait_s)
-        self.held.at_a_tick = FIRST_AT_A_TICK if self._collects else 0
-        self.wants_tick = False
-        """Whether the bolt has collected as much as it may, and more waits."""
-        self._ticks_s = 0.0
-        """Seconds of ticks that did what a BatchingBolt had collected."""
+        self.batches = BatchBound(self._usual_size, longest_wait_s)
         self._notes_each_tuple = False
         self._careful_until: float | None = None
         self.long_s = inf
@@ -629,8 +616,7 @@ class BoltTask:
         self._part_blocks(work)
         while work.left > 0:
             size = self._size
-            if (self.held.allowed or self.held.at_a_tick) and (size := self.held.room(size)) <= 0:
-                self.wants_tick = 0 < self.held.at_a_tick <= len(self.held)
+            if self.held.allowed and (size := self.held.room(size)) <= 0:
                 break
             # Where a death or a hang can be looked up from outside: two numbers a slice, and in full for a tuple that
             # is alone in its slice because the bolt is slow.
@@ -788,7 +774,7 @@ class BoltTask:
         """Return the seconds taken for the tuples so far."""
         # Rule: with those in which it was full. A call that hands a tuple to a pool takes microseconds, and how fast
         # the pool is shows only in how long the next tuple has to wait for it.
-        return self.stats.busy_s + self._ticks_s + self.held.full_s(now)
+        return self.stats.busy_s + self.held.full_s(now)
 
     def _note_tuple(self, work: Work, now: float) -> None:
         run = work.run
@@ -1093,10 +1079,9 @@ class BoltTask:
 
     def tick(self, period_s: float, early: bool = False) -> None:
         """Give the bolt its tick. It anchors emitted tuples to nothing. ``early``: it comes before its time."""
-        self.wants_tick = False
         if self.ended_run:
             return
-        before, held, began = self._failures, len(self.held), self.clock.monotonic()
+        before = self._failures
         try:
             if early:
                 self.bolt.expect_early_tick()
@@ -1114,25 +1099,8 @@ class BoltTask:
                 self._last_error = error.__cause__ or error
             self.report(error, None, self.bolt.process_tick)
             self._end_run(error, self.bolt.process_tick)
-        if self._collects:
-            self._bound_collected(held - len(self.held), self.clock.monotonic() - began, early)
         if self._at_limit:  # it may fail there what it has collected
             self._stop_if_all_failed()
-
-    def _bound_collected(self, tuples: int, took_s: float, early: bool) -> None:
-        """Bound what a BatchingBolt may collect, by what its tick took."""
-        # Rule: a BatchingBolt collects no more than it can do while tuples may wait, and is given its tick before its
-        # time where more wait. A tuple costs nothing until the tick: a whole window would come in one call.
-        if tuples > 0:
-            self._ticks_s += took_s
-            size = self.batches.took(tuples, took_s)
-            self.held.at_a_tick = size if size < MOST_AT_A_TICK else 0
-        elif early:  # it does what it collects in a way of its own
-            self.held.at_a_tick = 0
-
-    def collect_freely(self) -> None:
-        """Let a BatchingBolt collect any number: no tick is to come before its time."""
-        self._collects, self.held.at_a_tick = False, 0
 
     def _end_run(self, error: BaseException, called: Callable[..., Any]) -> None:
         if self.bolt.exit_on_exception:

@@ -111,8 +111,6 @@ class HeldTuples:
         """Tuples that the bolt wants to hold: its ``max_unacked``; 0: any number."""
         self.allowed = 0
         """Tuples that the bolt may hold before it waits: ``most``, fewer under suspicion; 0: any number."""
-        self.at_a_tick = 0
-        """Tuples that the bolt may hold before it is given a tick before its time; 0: any number."""
         # Rule: a call is under way from the word of its own thread to the word of its own thread. The loop that takes
         # its result may be in another bolt's call for as long as it likes: a pool whose calls were long over was named
         # as one that hangs, and told to need more threads.
@@ -149,9 +147,7 @@ class HeldTuples:
 
     def room(self, size: int) -> int:
         """Return how many of ``size`` tuples the bolt may be given."""
-        held = len(self.given)
-        size = min(size, self.allowed - held) if self.allowed else size
-        return min(size, self.at_a_tick - held) if self.at_a_tick else size
+        return min(size, self.allowed - len(self.given)) if self.allowed else size
 
     def add(self, tup: Tuple, now: float) -> None:
         """Hold a tuple that the bolt has been given."""

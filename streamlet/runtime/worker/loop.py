@@ -272,8 +272,6 @@ class WorkerLoop:
         if period_s is not None:
             self.timers.every(period_s, partial(self.tick, live, period_s), now)
         assert isinstance(live.component, Bolt) and isinstance(live.task, BoltTask)
-        if period_s is None:
-            live.task.collect_freely()
         if live.task.held.most or live.component.answers_for_untracked:
             self.back_pressure.bounded.append(live.task)
         live.task.look_back, live.task.long_s = self.long_calls.look_back, self.long_calls.long_s
@@ -355,8 +353,6 @@ class WorkerLoop:
             if step <= len(self._ticking) and live.plan.component in self._ticking[step - 1]:
                 with self._keeping_failure():
                     self.tick(live, live.conf[TICK_PERIOD], early=True)
-                assert isinstance(live.task, BoltTask)
-                live.task.collect_freely()
                 self._collect(live)  # also what it emitted before it raised
         self.quiet = step
         if step == self.quiet_steps:
@@ -626,8 +622,6 @@ class WorkerLoop:
                 self._collect(live)
             if live.task.held and work.run.target in self.back_pressure.suspects:
                 self._finish_held(live)
-            if live.task.wants_tick:
-                self.tick(live, live.conf[TICK_PERIOD], early=True)
             ended = self.clock.monotonic()
             self._recount_if_grown(ended)
             if inbox.grown or self.back_pressure.rests_changed:

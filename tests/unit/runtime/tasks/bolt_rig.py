@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from math import inf
 from typing import Any
 
 from streamlet import Bolt, Stream, Tuple
@@ -35,7 +34,6 @@ class Rig:
         streams: tuple[Stream, ...] = (Stream(["v"]),),
         readers: int = 1,
         resting: set[int] | None = None,
-        longest_wait_s: float = inf,
     ) -> None:
         self.clock = ManualClock()
         self.acks: dict[int, int] = {}
@@ -59,7 +57,6 @@ class Rig:
             self.clock,
             self._report,
             resting=resting,
-            longest_wait_s=longest_wait_s,
         )
         self.task._size = SLICE  # of a bolt that has shown to be fast
         self.trees: dict[int, int] = {}

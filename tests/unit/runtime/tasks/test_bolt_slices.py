@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from streamlet import Batch, BatchingBolt, Bolt, Tuple
+from streamlet import Batch, Bolt, Tuple
 from streamlet.runtime.tasks.batch_bound import BatchBound
-from streamlet.runtime.tasks.bolt_task import FIRST_AT_A_TICK, SLICE
+from streamlet.runtime.tasks.bolt_task import SLICE
 from streamlet.runtime.tasks.emitter import Run, Work
 from tests.unit.runtime.tasks.bolt_rig import Rig, bolt
 
@@ -144,74 +144,3 @@ def test_a_batch_is_bounded_by_what_the_tuples_of_the_calls_before_cost() -> Non
     rig.run(*[(7, [n]) for n in range(20)])
     rig.run(*[(7, [n]) for n in range(20)])
     assert sizes == [20, 5, 5, 5, 5] and rig.task.stats.acked == 40
-
-
-class Collecting:
-    """A BatchingBolt of which so many tuples always wait; each of a tick costs the same."""
-
-    def __init__(self, each_s: float, by_itself_s: float = 0.0, **attributes: Any) -> None:
-        sizes: list[int] = []
-        self.sizes, self.each_s = sizes, each_s
-
-        def process_batch(made: BatchingBolt, key: Any, tups: list[Tuple]) -> None:
-            sizes.append(len(tups))
-            self.rig.clock.advance(by_itself_s + self.each_s * len(tups))
-
-        made = type("Made", (BatchingBolt,), {"process_batch": process_batch, **attributes})
-        self.rig = Rig(made(), longest_wait_s=4.0)
-
-    def take(self, tuples: int) -> Work:
-        """Let it collect what it may; give it its tick when it wants one."""
-        rows = [[n] for n in range(tuples)]
-        work = Work(Run(1, 5, "default", False, [7] * tuples, list(range(tuples)), rows))
-        while work.left > 0:
-            self.rig.task.execute(work, until=1e9)
-            if not self.rig.task.wants_tick:
-                break
-            self.rig.task.tick(2.0, early=True)
-        return work
-
-
-def test_a_batching_bolt_collects_no_more_than_it_can_do_while_tuples_may_wait() -> None:
-    """A tuple of 0.2 s costs nothing before the tick: all 2 000 that may be open came in one call of 400 s."""
-    slow = Collecting(0.2)
-    assert slow.take(200).left <= 0
-    assert slow.sizes[0] == FIRST_AT_A_TICK and set(slow.sizes[3:]) <= {4, 5}
-    assert slow.rig.task.taken_s(0.0) == pytest.approx(0.2 * sum(slow.sizes)), "what waits is counted by this"
-
-
-def test_a_batching_bolt_that_is_quick_or_asks_once_for_all_collects_all_until_its_tick() -> None:
-    for made in (Collecting(0.00001), Collecting(0.0, 3.0)):
-        made.take(5000)
-        before = len(made.sizes)
-        assert made.take(3000).left <= 0 and len(made.sizes) == before
-        made.rig.task.tick(2.0)
-        assert made.sizes[-1] >= 3000
-
-
-def test_a_few_tuples_wait_for_the_tick_of_a_batching_bolt() -> None:
-    few = Collecting(0.2)
-    assert few.take(FIRST_AT_A_TICK).left <= 0
-    assert not few.rig.task.wants_tick and few.sizes == []
-
-
-def test_a_batching_bolt_that_becomes_slow_is_given_fewer() -> None:
-    changing = Collecting(0.00001)
-    changing.take(3000)
-    changing.each_s = 0.2
-    changing.rig.task.tick(2.0)
-    first = len(changing.sizes)
-    changing.take(200)
-    assert set(changing.sizes[first + 3 :]) <= {4, 5}, changing.sizes
-
-
-@pytest.mark.parametrize("attributes", [{"auto_ack": False}, {"process_tick": lambda self, tup: None}])
-def test_a_batching_bolt_with_ways_of_its_own_is_not_held_up(attributes: dict[str, Any]) -> None:
-    """Nothing of what it collects is done by its tick."""
-    assert Collecting(0.2, **attributes).take(500).left <= 0
-
-
-def test_after_its_last_tick_a_batching_bolt_waits_for_none() -> None:
-    last = Collecting(0.2)
-    last.rig.task.collect_freely()
-    assert last.take(500).left <= 0 and last.sizes == []
