@@ -26,8 +26,8 @@ class BatchBound:
     """The most tuples of a bolt's next batch: ``most``, fewer where each of them takes its time.
 
     A call costs something by itself, and something for each tuple; two calls of different sizes tell the one from the
-    other. Only the cost of tuples makes batches smaller. A bolt that does something for each key of a batch costs less a
-    tuple the more there are: so a larger batch is tried now and then, and kept where it pays.
+    other. Only the cost of tuples makes batches smaller. Of a bolt that does something for each key of a batch a tuple
+    costs less the more there are: so a larger batch is tried now and then, and kept where it pays.
     """
 
     __slots__ = (
