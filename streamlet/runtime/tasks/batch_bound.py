@@ -31,7 +31,7 @@ class BatchBound:
     """
 
     __slots__ = (
-        *("_after", "_calls", "_from", "_kept", "_latest", "_least", "_most", "_other"),
+        *("_after", "_calls", "_from", "_kept", "_largest", "_latest", "_least", "_most", "_other"),
         *("call_s", "each_s", "size"),
     )
 
@@ -47,6 +47,8 @@ class BatchBound:
         """The last call of another size than the latest."""
         self._least: tuple[int, float] | None = None
         """The smallest call that no larger one has been quicker than."""
+        self._largest: tuple[int, float] | None = None
+        """The largest call, since a smaller one took longer than that."""
         self._kept: tuple[int, float] | None = None
         """The largest batch that paid, and the seconds of a tuple in it above which it pays no more."""
         self._from: tuple[int, float] | None = None
@@ -58,7 +60,7 @@ class BatchBound:
         """Take note of a call; return the most tuples of the next."""
         if seconds * self._most <= self.call_s * tuples:  # the usual case: the largest would not take too long
             self.size, self.each_s = self._most, inf
-            self._kept = self._from = None
+            self._kept = self._from = self._largest = None
             return self.size
         if self._latest is not None and _apart(self._latest[0], tuples):
             self._other = self._latest
@@ -69,6 +71,10 @@ class BatchBound:
         # and the two would tell that tuples cost nothing. By less it is a hiccup.
         if self._other is not None and tuples < self._other[0] and seconds > CHANGED * self._other[1]:
             self._other = None
+        if self._largest is None or tuples >= self._largest[0]:
+            self._largest = self._latest
+        elif seconds > APART * self._largest[1]:
+            self._largest = None
         bound = self._bound(tuples, seconds)
         self.size = max(1, min(int(self._tried(tuples, seconds / tuples, bound)), self._most))
         return self.size
@@ -124,6 +130,10 @@ class BatchBound:
         # Rule: the dearest of what two calls before tell. By the last of another size alone batches would grow step by
         # step without bound, where times scatter: each a little quicker a tuple than the one before it.
         each_s = self.each_s = min(max(*told, 0.0), seconds / tuples)
+        # Rule: a small call takes back nothing of a larger one that took no longer. After a lull the batches of a bolt
+        # with one request for each would else begin at two tuples again.
+        if self._largest is not None and self._largest[1] <= APART * seconds:
+            twice = max(twice, self._largest[0])
         if not each_s:
             return max(even, twice)
         # Rule: no fewer than cost as much as the call does by itself. Where that alone takes longer than it should,

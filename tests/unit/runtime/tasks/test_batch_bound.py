@@ -44,6 +44,17 @@ def test_a_call_that_costs_the_same_for_any_batch_is_given_all_that_waits(call_s
     assert sizes(bound, 0.0, call_s)[-1] == 1024
 
 
+@pytest.mark.parametrize("each_s", [0.0, 0.1])
+def test_after_a_lull_batches_are_as_large_as_before(each_s: float) -> None:
+    """A few tuples came one by one, or two by two: what is known of larger batches holds."""
+    bound = BatchBound(1024, target_s=7.5)
+    before = sizes(bound, each_s, 2.5)[-1]
+    for few in (1, 1, 2, 4, 1):
+        sizes(bound, each_s, 2.5, waiting=few, calls=1)
+        assert bound.size >= before
+    assert sizes(bound, each_s, 2.5, calls=1)[-1] >= before
+
+
 def test_where_the_call_costs_most_of_it_a_batch_is_worth_the_call() -> None:
     """Of 3 s and 10 ms a tuple: 300 tuples take no longer than their call by itself."""
     assert sizes(BatchBound(1024, target_s=7.5), 0.01, 3.0)[-1] == 300
