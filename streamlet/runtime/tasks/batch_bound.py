@@ -10,13 +10,11 @@ CALL_SHARE = 0.25
 APART = 1.5
 """Two sizes tell what a tuple costs if one is so many times the other."""
 
-
 CHANGED = 4.0
 """A batch that takes so many times as long as a larger one tells that the bolt has changed."""
 
-
 PAYS = 0.85
-"""Share that a tuple costs at most of what it did, where twice as many in one call pay."""
+"""Twice as many tuples in one call pay where each costs at most this share of what it did."""
 
 TRY_AFTER, TRY_AFTER_MOST = 8, 64
 """Calls between two tries of a larger batch; twice as many after each that did not pay."""
@@ -61,6 +59,7 @@ class BatchBound:
         if seconds * self._most <= self.call_s * tuples:  # the usual case: the largest would not take too long
             self.size, self.each_s = self._most, inf
             self._kept = self._from = self._largest = None
+            self._calls, self._after = 0, TRY_AFTER
             return self.size
         if self._latest is not None and _apart(self._latest[0], tuples):
             self._other = self._latest
@@ -86,6 +85,12 @@ class BatchBound:
         """
         # Rule: try a larger batch now and then. What few tuples cost in one call says nothing of many where a bolt asks
         # once for each key: kept small, each would be a request of its own for good.
+        # Rule: fewer that took longer tell that the bolt has changed, and what paid before is void. It would be given a
+        # batch of that size once more.
+        if _took_longer(tuples, each_s, self._kept):
+            self._kept = None
+        if _took_longer(tuples, each_s, self._from):
+            self._from = None
         if self._from is not None and _apart(self._from[0], tuples) and tuples > self._from[0]:
             most_s = PAYS ** log2(tuples / self._from[0]) * self._from[1]
             paid = each_s <= most_s
@@ -93,24 +98,23 @@ class BatchBound:
             self._after = TRY_AFTER if paid else min(2 * self._after, TRY_AFTER_MOST)
             if paid:
                 self._kept = tuples, most_s
-                return max(bound, self._try(tuples, each_s, min(2.0 * tuples, 8 * self.call_s / each_s)))
+                return max(bound, tuples, self._try(tuples, each_s, min(2.0 * tuples, 8 * self.call_s / each_s)))
         elif self._kept is not None and not _apart(self._kept[0], tuples) and each_s > self._kept[1]:
             self._kept = None
         self._calls += 1
         bound = max(bound, self._kept[0]) if self._kept is not None else bound
+        # Within what tuples may wait, at first: most bolts take as long for each tuple of a larger batch.
         if self._calls >= self._after and self._from is None and not _apart(tuples, self.size):
             return max(bound, self._try(tuples, each_s, min(4.0 * tuples, 4 * self.call_s / each_s)))
         return bound if self._from is None else max(bound, self.size)
 
     def _try(self, tuples: int, each_s: float, larger: float) -> float:
-        """Begin to try a larger batch; return its size.
-
-        That of now where it would not be larger by far.
-        """
-        # Not beyond what tuples may wait, at first: most bolts take as long for each tuple in a larger batch.
+        """Begin to try a larger batch; return its size, 0 if none is tried."""
+        # Rule: try no batch that is not larger by far, and let the bound decide then. A bolt that has become slow would
+        # be given another batch as large as the one by which that is known.
         self._calls = 0
         if larger < APART * tuples:
-            return float(tuples)
+            return 0.0
         self._from = tuples, each_s
         return larger
 
@@ -127,8 +131,8 @@ class BatchBound:
             # slow tuple then, and kept small it would be a request for each tuple.
             self.each_s = inf
             return twice if tuples == 1 or not _apart(even, tuples) else even
-        # Rule: the dearest of what two calls before tell. By the last of another size alone batches would grow step by
-        # step without bound, where times scatter: each a little quicker a tuple than the one before it.
+        # Rule: take the dearest of what two earlier calls tell. By the last of another size alone batches would grow
+        # step by step without bound, where times scatter: each a little quicker a tuple than the one before it.
         each_s = self.each_s = min(max(*told, 0.0), seconds / tuples)
         # Rule: a small call takes back nothing of a larger one that took no longer. After a lull the batches of a bolt
         # with one request for each would else begin at two tuples again.
@@ -142,6 +146,13 @@ class BatchBound:
         bound = max(self.call_s - by_itself_s, by_itself_s) / each_s
         # Times scatter: a wrong guess costs a call of twice the size, and that one corrects it.
         return min(bound, max(even, twice))
+
+
+def _took_longer(tuples: int, each_s: float, known: tuple[int, float] | None) -> bool:
+    """Tell whether a call took longer than a known one of about as many tuples, or more."""
+    if known is None or tuples >= APART * known[0]:
+        return False
+    return tuples * each_s > APART * known[0] * known[1]
 
 
 def _apart(one: float, other: float) -> bool:

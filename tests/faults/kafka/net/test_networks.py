@@ -154,9 +154,7 @@ def test_b1_a_topology_that_reads_and_writes_over_a_network_that_fails_copies_ea
         time.sleep(FAULT_S / 2)  # the fault itself: what was on its way arrives, or not
         before = len(made.seen()), made.copied()
         time.sleep(FAULT_S / 2)
-        if (
-            fault is delay_and_loss
-        ):  # which lets through what it likes: nothing for a while, when a segment is lost twice
+        if fault is delay_and_loss:  # nothing comes for a while when a segment is lost twice
             wait_for("more through the bad network", lambda: (len(made.seen()), made.copied()) > before, told=made.said)
         after = len(made.seen()), made.copied()
         assert (after > before) == (fault is delay_and_loss), "the network was to fail"

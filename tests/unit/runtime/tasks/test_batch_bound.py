@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamlet.runtime.tasks.batch_bound import CALL_SHARE, BatchBound
+from streamlet.runtime.tasks.batch_bound import CALL_SHARE, TRY_AFTER, BatchBound
 
 
 def sizes(bound: BatchBound, each_s: float, call_s: float = 0.0, waiting: int = 2000, calls: int = 40) -> list[int]:
@@ -120,6 +120,29 @@ def test_a_larger_batch_is_tried_within_the_time_that_tuples_may_wait_and_kept_o
     found = sizes(BatchBound(1024, target_s=7.5), 0.2, calls=200)[2:]
     assert max(found) * 0.2 <= 7.5 and found.count(9) > 190, found
     assert set(sizes(BatchBound(1024, target_s=7.5), 10.0)[2:]) == {1}, "a second one would take longer than that"
+
+
+def test_a_try_that_is_due_gives_a_bolt_that_becomes_slow_no_second_large_batch() -> None:
+    """One that is due would be no larger by far, within the time that tuples may wait."""
+    bound = BatchBound(1024, target_s=7.5)
+    for _ in range(TRY_AFTER - 1):
+        bound.took(256, 2.5)
+    assert bound.took(512, 100.0) < 256
+
+
+def test_a_try_under_way_and_a_batch_that_paid_are_void_once_fewer_tuples_take_longer() -> None:
+    bound = BatchBound(1024, target_s=7.5)
+    bound.took(1, 0.2)
+    for _ in range(TRY_AFTER - 1):
+        bound.took(bound.size, 0.2 * bound.size)
+    assert bound.size == 4 * 9, "a larger batch should be tried by now"
+    assert bound.took(8, 80.0) == 1
+    bound = BatchBound(1024, target_s=7.5)
+    bound.took(1, 0.2)
+    for _ in range(12):  # four keys, 0.2 s each
+        bound.took(bound.size, 0.2 * min(bound.size, 4))
+    assert bound.size == 1024
+    assert bound.took(8, 80.0) < 8
 
 
 # Fewer that took longer look as if tuples cost nothing; each step up is a little quicker a tuple than the last one.
