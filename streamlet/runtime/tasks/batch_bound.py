@@ -149,7 +149,7 @@ class BatchBound:
 
 
 def _took_longer(tuples: int, each_s: float, known: tuple[int, float] | None) -> bool:
-    """Tell whether a call took longer than a known one of about as many tuples, or more."""
+    """Tell whether a call took longer than a known larger one."""
     if known is None or tuples >= APART * known[0]:
         return False
     return tuples * each_s > APART * known[0] * known[1]
