@@ -4,6 +4,7 @@ topics.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import re
@@ -62,6 +63,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         rung = item.path.relative_to(ROOT / "tests").parts[0]
         if rung in ("real", "faults"):
             item.add_marker(rung)
+
+
+def pytest_collection_finish() -> None:
+    """Let no garbage collection look through eleven thousand tests.
+
+    On a busy machine one took a second, with the interpreter's lock, in whatever call of an inline run it fell.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

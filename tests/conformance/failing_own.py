@@ -48,6 +48,19 @@ class AllCaughtThere(CatchesThere):
     every = 1
 
 
+class AllCaughtLate(AllCaughtThere):
+    """Fails nothing before its last tuple has come."""
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        super().initialize(conf, context)
+        self.given: list[Tuple] = []
+
+    def process(self, tup: Tuple) -> None:
+        self.given.append(tup)
+        if len(self.given) == 2000:
+            self.pool.submit(lambda: [Catches.process(self, each) for each in self.given])
+
+
 class Caught(Topology):
     numbers = Thousands.spec()
     price = Catches.spec(inputs=[numbers])
@@ -61,3 +74,8 @@ class CaughtThere(Topology):
 class AllThere(Topology):
     numbers = Thousands.spec()
     price = AllCaughtThere.spec(inputs=[numbers])
+
+
+class AllLate(Topology):
+    numbers = Thousands.spec()
+    price = AllCaughtLate.spec(inputs=[numbers])

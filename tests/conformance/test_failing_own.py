@@ -42,8 +42,12 @@ def test_an_error_that_fail_is_given_is_told_with_place_and_traceback_and_named_
     assert "by itself" not in caught.value.message
 
 
+@pytest.mark.parametrize("name", ["AllThere", "AllLate"])
 @backends
-def test_a_typing_error_that_every_tuple_is_failed_for_ends_the_run_by_name(backend: str, workers: int) -> None:
+def test_a_typing_error_that_every_tuple_is_failed_for_ends_the_run_by_name(
+    backend: str, workers: int, name: str
+) -> None:
+    """Also where the bolt had been given its last tuple before it failed one: no call followed that looked."""
     with pytest.raises(StreamletError, match="raised on each of its first 1,000 tuples") as caught:
-        ran(backend, workers, "AllThere", Watcher())
+        ran(backend, workers, name, Watcher())
     assert "the last time NameError (" in caught.value.message and "failing_own.py" in caught.value.message

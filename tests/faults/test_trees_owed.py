@@ -14,7 +14,6 @@ import pytest
 from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.outcome import TuplesLeft
 from streamlet.backends.processes import ProcessesBackend
-from streamlet.base.log_line import LogLine
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
 from streamlet.runtime.worker.loop import SPOUT_BUDGET
@@ -31,10 +30,12 @@ from streamlet import Bolt, ReliableSpout, Spout, Topology
 NOTES = Path(__file__).parent
 
 class Begins(ReliableSpout):
-    # It begins again at its first number.
+    # It begins again at its first number, and takes its time for that.
     outputs = ["n"]
     def initialize(self, conf, context):
+        begins_again = (NOTES / "pid").exists()
         (NOTES / "pid").write_text(str(os.getpid()))
+        time.sleep(0.5 * begins_again)
         self.n = 0
     def next_tuple(self):
         if self.n < 600:
@@ -72,7 +73,7 @@ class Made(Topology):
 
 
 class Killing(Watcher):
-    """Kills the spout's worker when some numbers are stored; asks for the end when that is told."""
+    """Kills the spout's worker when some numbers are stored; asks for the end while its replacement begins."""
 
     def __init__(self, folder: Path, stop: Stop | None) -> None:
         super().__init__()
@@ -86,13 +87,13 @@ class Killing(Watcher):
         while not stored.exists() or len(stored.read_text().split()) < 60:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        os.kill(int((self.folder / "pid").read_text()), signal.SIGKILL)
-
-    def on_event(self, line: LogLine) -> None:
-        super().on_event(line)
-        # Its replacement is started a tenth of a second later, and is up some tenths after that.
-        if self.stop is not None and "was killed by SIGKILL" in line.text:
-            threading.Timer(0.2, self.stop.ask).start()
+        killed = (self.folder / "pid").read_text()
+        os.kill(int(killed), signal.SIGKILL)
+        while self.stop is not None and (self.folder / "pid").read_text() in ("", killed):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        if self.stop is not None:
+            self.stop.ask()
 
 
 def ran(folder: Path, spout: str, watcher: Watcher, stop: Stop, **more: Any) -> RunResult:

@@ -524,9 +524,16 @@ class BoltTask:
         error = reason if isinstance(reason, BaseException) else None
         if not self.calls.here():
             self._note_leaves(given)
-            self.calls.put(partial(self._fail_for, given, cause, error), "fail")
+            self.calls.put(partial(self._fail_handed_over, given, cause, error), "fail")
             return
         self._fail_for(given, cause, error)
+
+    def _fail_handed_over(self, given: Tuple | Batch, cause: FailureCause, error: BaseException | None) -> None:
+        self._fail_for(given, cause, error)
+        # Rule: what another thread failed is judged where the loop fails it. By then the bolt may have been given its
+        # last tuple, and no call of it follows that would look.
+        if self._at_limit:
+            self._stop_if_all_failed()
 
     def fail_told(self, tup: Tuple | Batch, error: BaseException) -> None:
         """Fail a tuple or batch for an error; its caller tells it."""
