@@ -199,3 +199,22 @@ class FailsAtItsEnd(Topology):
     holds = Holds.spec(inputs=[numbers])
     fails = FailsLast.spec(inputs=[numbers], par=2, config={"topology.tick.tuple.freq.secs": 3600.0})
     after = After.spec(inputs=[fails, numbers], par=2, config={"topology.tick.tuple.freq.secs": 3600.0})
+
+
+class LongTick(Collects):
+    """Takes longer for what it has collected than a drain takes at least."""
+
+    ticks_between_batches = 1
+    calls = 0
+
+    def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+        self.calls += 1
+        note(self.folder, "began", self.calls)
+        time.sleep(0.3 * len(tups))
+        super().process_batch(key, tups)
+
+
+class LongTicks(Topology):
+    config = {"drained.results": "", "topology.max.spout.pending": 15, "topology.message.timeout.secs": 60}
+    numbers = Numbers.spec()
+    slow = LongTick.spec(inputs=[numbers], config={"topology.tick.tuple.freq.secs": 0.2})

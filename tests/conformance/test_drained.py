@@ -55,6 +55,28 @@ def test_a_stop_finishes_what_is_open_and_begins_nothing(backend: str, tmp_path:
     assert len(lines(tmp_path, "cleaned")) == 2 and len(lines(tmp_path, "closed")) == 1
 
 
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_a_drain_has_the_time_that_the_ticks_of_a_bolt_take(backend: str, tmp_path: Path) -> None:
+    """By what waits in queues, of which there was nothing, it was given 4 s; its worker was killed at work."""
+    topology = load_topology(FILE, "LongTicks")
+    conf = resolve(topology.config, {"drained.results": str(tmp_path)})
+    request = RunRequest(topology, conf, file=FILE, attribute="LongTicks", workers=1, seconds=PATIENCE_S)
+    stop = Stop()
+
+    def ask() -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while len(lines(tmp_path, "began")) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        stop.ask()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    result = backend_named(backend).run(request, Watcher(), stop)
+    asking.join()
+    assert (result.reason, result.drained, result.unclosed) == ("interrupted", True, ())
+    assert Counter(lines(tmp_path, "acked")) == Counter(lines(tmp_path, "emitted"))
+
+
 @pytest.mark.parametrize("backend", ["inline", "processes", pytest.param("spark", marks=pytest.mark.spark)])
 def test_a_run_that_a_spout_ends_by_an_error_drains_first(backend: str, tmp_path: Path) -> None:
     """Its bolts are whole: what they keep of acked tuples is written at their last tick, and in their cleanup."""

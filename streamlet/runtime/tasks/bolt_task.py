@@ -181,6 +181,10 @@ class BoltTask:
         self._size = self._usual_size if self._by_batch else 1
         self._most_size = self._usual_size
         self.batches = BatchBound(self._usual_size, longest_wait_s)
+        self._batch_s = 0.0
+        """Seconds of the latest batch that took long."""
+        self._tick_s = 0.0
+        """Seconds of the latest tick, or half of those before it."""
         self._notes_each_tuple = False
         self._careful_until: float | None = None
         self.long_s = inf
@@ -685,7 +689,8 @@ class BoltTask:
         if self._by_batch:
             self._grow(size, now)
             given = size + min(0, work.left)
-            self._size = min(self._size, self.batches.took(given, now - began - kept_s))
+            self._batch_s = now - began - kept_s
+            self._size = min(self._size, self.batches.took(given, self._batch_s))
         else:
             self._size = max(1, int(size * SLICE_S / max(SLICE_S, now - began - kept_s)))
             self._notes_each_tuple = True
@@ -782,6 +787,11 @@ class BoltTask:
         # Rule: with those in which it was full. A call that hands a tuple to a pool takes microseconds, and how fast
         # the pool is shows only in how long the next tuple has to wait for it.
         return self.stats.busy_s + self.held.full_s(now)
+
+    def call_s(self, pace_s: float) -> float:
+        """Return the seconds that one call may take; ``pace_s``: that a tuple lately took."""
+        batch_s = min(self._batch_s, pace_s * self._usual_size) if self._by_batch else 0.0
+        return max(pace_s, batch_s, self._tick_s)
 
     def _note_tuple(self, work: Work, now: float) -> None:
         run = work.run
@@ -1088,7 +1098,7 @@ class BoltTask:
         """Give the bolt its tick. It anchors emitted tuples to nothing. ``early``: it comes before its time."""
         if self.ended_run:
             return
-        before = self._failures
+        before, began, collected = self._failures, self.clock.monotonic(), bool(self.held.given)
         try:
             if early:
                 self.bolt.expect_early_tick()
@@ -1106,6 +1116,8 @@ class BoltTask:
                 self._last_error = error.__cause__ or error
             self.report(error, None, self.bolt.process_tick)
             self._end_run(error, self.bolt.process_tick)
+        if collected or not isinstance(self.bolt, BatchingBolt):  # else there was nothing to do
+            self._tick_s = max(self.clock.monotonic() - began, self._tick_s / 2)
         if self._at_limit:  # it may fail there what it has collected
             self._stop_if_all_failed()
 

@@ -274,7 +274,11 @@ class QueueCensus:
         paces = {task: self._pace(task) for task, live in self._tasks.items() if isinstance(live.task, BoltTask)}
         wait_s = sum(count * paces[task] for task, count in counts.items())
         wait_s += sum(share * paces.get(task, 0.0) for task, share in shares.items())
-        return float(wait_s), float(max(paces.values(), default=0.0))
+        # Rule: with a whole call, for all tuples of a batch, or a tick. One that is under way is in no queue, and a
+        # drain that is too short for it ends with its worker killed at work.
+        bolts = [live.task for live in self._tasks.values() if isinstance(live.task, BoltTask)]
+        calls_s = [bolt.call_s(paces[bolt.task_id]) for bolt in bolts]
+        return float(wait_s), float(max(calls_s, default=0.0))
 
     def _held(self, bounds: Mapping[int, int], floors: Mapping[int, int]) -> list[tuple[int, int, float]]:
         """Return the old tuples that user code holds; forget those of trees that are closed."""

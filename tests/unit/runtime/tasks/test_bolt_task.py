@@ -639,3 +639,16 @@ def test_an_emit_of_a_thread_for_a_tuple_that_is_settled_is_refused_there_or_cou
         act()
     assert rig.task.stats.given_up == rig.task.stats.unreplayed == (2 if many else 1)
     assert rig.emitted() == []
+
+
+def test_a_call_of_a_bolt_that_takes_batches_is_one_for_a_batch_as_they_are_now() -> None:
+    """A drain must outlast one. A batch that was slow long ago says nothing where tuples take no time any more."""
+
+    class TakesLong(Bolt):
+        def process_batch(self, batch: Batch) -> None:
+            rig.clock.advance(0.5 * len(batch))
+
+    rig = Rig(TakesLong())
+    rig.run(*[(7, [n]) for n in range(10)])
+    assert rig.task.call_s(0.5) == 5.0
+    assert rig.task.call_s(1e-5) < 0.1
