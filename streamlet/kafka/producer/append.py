@@ -39,6 +39,8 @@ from streamlet.kafka.records.record_batch import Headers
 _log = logging.getLogger(__name__)
 TOLD_AFTER_S = 3.0
 """Seconds before a record's wait for its topic is named in the log."""
+IN_A_ROW_S = 1.0
+"""Seconds between two sends that count as in a row, at most."""
 TOLD_AGAIN_S = 30.0
 """Seconds before the next line about such a wait."""
 MOST_AT_ONCE = 1024
@@ -172,6 +174,8 @@ class Appender:
         self._plain_keyed = not (self.hashes_raw_keys or config.partitioner_ignore_keys or may_go_elsewhere)
         """Whether the bytes of a key alone choose its record's partition."""
         self._waits: Notices[None] = Notices(TOLD_AGAIN_S)
+        self._wanting: dict[tuple[str, int | None], tuple[int, float]] = {}
+        """Place that is not known -> full updates before the first of sends in a row to it; when the latest was."""
 
     def check_open(self) -> None:
         """Raise ProducerClosed when the producer is closed, or its thread died."""
@@ -523,7 +527,7 @@ class Appender:
             if state is not None and (partition is None or partition < state.count):
                 return 0.0
             check_topic(topic, note)
-            seen = sender.client.metadata.full_updates
+            seen = self._seen_before(topic, partition, begun)
             found = self._wait_for_topic(topic, partition, seen, min(told_s, deadline), note)
         if found is None and told_s < deadline:
             self._tell_wait(topic, deadline)
@@ -540,15 +544,18 @@ class Appender:
     ) -> TopicState | None:
         """Wait for metadata with the lock held; None when the time is up.
 
-        ``seen``: the full updates that there were when the call began.
+        ``seen``: the full updates that there were when the call began, or those in a row before it.
         """
         sender = self._sender
-        state = self.topics.get(topic)
         # A topic that is unknown is asked for because it is touched; one that lacks the partition needs newer metadata.
         sender.touched.add(topic)
-        sender.wanted_update = sender.wanted_update or state is not None
-        sender.wake()
         while True:
+            state = self.topics.get(topic)
+            if state is not None:
+                if partition is None or partition < state.count:
+                    return state
+                self._check_partition(topic, partition, seen, note)
+                sender.wanted_update = True
             if sender.refusal is not None:
                 raise copy_of(sender.refusal)
             if sender.is_own_thread:
@@ -556,27 +563,38 @@ class Appender:
                     f"What partitions topic {topic!r} has is not known yet, and a callback must not wait for that. "
                     f"{note} Call partitions_for() with the topic before, outside of callbacks."
                 )
+            sender.wake()
             left = deadline - self._clock.monotonic()
             if left <= 0:
                 return None
             sender.changed.wait(left)
             self.check_open()
-            state = self.topics.get(topic)
-            if state is not None and (partition is None or partition < state.count):
-                return state
+            # Not before: what is known of it may be as old as metadata may get.
             info = self.topics.cluster.topics.get(topic)
             if info is not None and info.error is not None and not info.error.retriable:
                 raise info.error(f"Topic {topic!r}", note)
-            # Rule: the second answer decides that a partition is not there. The first may be to a question from before
-            # the call: a topic that has just grown would be told its old count.
-            if state is not None and sender.looks >= seen + 2:
-                raise PartitionOutOfRange(
-                    f"Partition {partition} of topic {topic!r} is not there: "
-                    f"{diagnosis.no_such_partition(self.topics.cluster, topic)} {note}".rstrip()
-                )
-            if state is not None:
-                sender.wanted_update = True
-                sender.wake()
+
+    def _seen_before(self, topic: str, partition: int | None, now: float) -> int:
+        """Return the full updates before the first send in a row."""
+        # Rule: sends that do not wait learn together what one that waits would. Each would else look for itself alone,
+        # and a partition that is not there would be one not known yet for as long as a KafkaBolt sends to it.
+        seen = self._sender.client.metadata.full_updates
+        self._wanting = {place: row for place, row in self._wanting.items() if now - row[1] <= IN_A_ROW_S}
+        first, _ = self._wanting.get((topic, partition), (seen, now))
+        self._wanting[topic, partition] = first, now
+        return first
+
+    def _check_partition(self, topic: str, partition: int | None, seen: int, note: str) -> None:
+        """Raise PartitionOutOfRange where fresh metadata of a topic lacks the partition."""
+        # Rule: the second answer decides that a partition is not there. The first may be to a question from before the
+        # call: a topic that has just grown would be told its old count.
+        if self._sender.looks < seen + 2:
+            return
+        self._wanting.pop((topic, partition), None)
+        raise PartitionOutOfRange(
+            f"Partition {partition} of topic {topic!r} is not there: "
+            f"{diagnosis.no_such_partition(self.topics.cluster, topic)} {note}".rstrip()
+        )
 
     def _tell_wait(self, topic: str, deadline: float) -> None:
         """Warn, now and then, that nothing can be sent. Without the lock: a handler of the log may send, too."""

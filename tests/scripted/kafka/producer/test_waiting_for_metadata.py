@@ -10,7 +10,7 @@ import pytest
 from streamlet.devcluster.machine import free_ports
 from streamlet.kafka import Producer
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
-from streamlet.kafka.errors import ClientTimeout
+from streamlet.kafka.errors import ClientTimeout, KafkaError
 from streamlet.kafka.producer import append
 from streamlet.kafka.producer.errors import BufferExhausted, PartitionOutOfRange
 from streamlet.kafka.protocol.schema import ApiKey
@@ -63,6 +63,28 @@ def test_m2_a_partition_out_of_range_ends_the_send_after_a_fresh_look_and_not_af
             producer.send_many("t", [b"x", b"y"], partition=17)
         cluster.topics["t"].append(Log())
         assert producer.send("t", b"x", partition=2).get(PATIENCE_S).partition == 2
+
+
+def test_m2_sends_that_do_not_wait_learn_after_some_that_a_partition_is_not_there() -> None:
+    """A KafkaBolt sends so, each tenth of a second: it heard of a topic unknown as yet until its max_block_ms."""
+    with scripted({"t": 2}, max_block_ms=0) as (_broker, cluster, producer):
+        found = _send_until_taken_or_refused(producer, partition=5)
+        assert isinstance(found, PartitionOutOfRange) and "the topic has 2 partitions" in found.message
+        cluster.topics["t"].append(Log())
+        # What was learnt of another partition, or long before, does not count.
+        assert not isinstance(_send_until_taken_or_refused(producer, partition=2), KafkaError)
+
+
+def _send_until_taken_or_refused(producer: Producer, partition: int) -> object:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return producer.send("t", b"x", partition=partition)
+        except ClientTimeout:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        except PartitionOutOfRange as error:
+            return error
 
 
 def test_m2_the_wait_is_returned_and_taken_off_max_block_ms() -> None:
