@@ -270,11 +270,7 @@ class PlainView:
         say_past_streams(text)
 
     def killed(self, exit_status: int, last: RunStatus | None) -> None:
-        text = killed(last or self._status)
-        writing = begin_to_say(text, 1)
-        writing.join(AT_WORK_S)
-        if writing.is_alive():  # nobody reads there, and what is lost is told
-            say_past_streams(text)
+        say_last_words(killed(last or self._status))
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         for line in component_lines(result.status, Rates().of(result.status)):
@@ -642,16 +638,24 @@ def say_error(line: LogLine) -> None:
         sys.stderr.flush()
 
 
-def say_past_streams(text: str, descriptor: int = 2) -> None:
-    """Write a line to a descriptor, past its stream."""
+def say_past_streams(text: str, descriptor: int = 2, before: str = "") -> None:
+    """Write a line to a descriptor, past its stream; ``before`` as it is."""
     # Another thread may stand in a write of the stream for ever, with its lock.
     with contextlib.suppress(OSError):
-        os.write(descriptor, printable(text).encode() + b"\n")
+        os.write(descriptor, f"{before}{printable(text)}\n".encode())
 
 
-def begin_to_say(text: str, descriptor: int = 2) -> threading.Thread:
+def begin_to_say(text: str, descriptor: int = 2, before: str = "") -> threading.Thread:
     """Write a line past its stream on a thread of its own; return that."""
     # Rule: of two streams that are written at once, none waits for the other's reader.
-    writing = threading.Thread(target=say_past_streams, args=(text, descriptor), daemon=True)
+    writing = threading.Thread(target=say_past_streams, args=(text, descriptor, before), daemon=True)
     writing.start()
     return writing
+
+
+def say_last_words(text: str, before: str = "") -> None:
+    """Write a line to standard output; to standard error, too, where nobody reads there."""
+    writing = begin_to_say(text, 1, before)
+    writing.join(AT_WORK_S)
+    if writing.is_alive():
+        say_past_streams(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 from rich.cells import cell_len, set_cell_size
@@ -86,7 +85,7 @@ class TableView:
 
     def killed(self, exit_status: int, last: RunStatus | None) -> None:
         # Below the table as it stands; the cursor, which it hides, is shown again.
-        os.write(1, f"\r\n\x1b[?25h{show.killed(last or self._status)}\r\n".encode())
+        show.say_last_words(show.killed(last or self._status), before="\r\n\x1b[?25h")
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         self.on_status(result.status)

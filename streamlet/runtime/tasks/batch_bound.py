@@ -28,18 +28,46 @@ class BatchBound:
     costs less the more there are: so a larger batch is tried now and then, and kept where it pays.
     """
 
-    __slots__ = (
-        *("_after", "_calls", "_from", "_kept", "_largest", "_latest", "_least", "_most", "_other"),
-        *("call_s", "each_s", "size"),
-    )
+    __slots__ = ("_cost", "_most", "_tries", "call_s", "size")
 
     def __init__(self, most: int, target_s: float) -> None:
         """Begin with ``most``; tuples should wait ``target_s`` at most."""
         self._most = self.size = most
         self.call_s = CALL_SHARE * target_s
         """Seconds that a call should take at most."""
-        self.each_s = inf
+        self._cost = _Cost(self.call_s)
+        self._tries = _Tries(self.call_s)
+
+    @property
+    def each_s(self) -> float:
         """Seconds that one more tuple costs, as calls of two sizes tell; inf: not known."""
+        return self._cost.each_s
+
+    def took(self, tuples: int, seconds: float) -> int:
+        """Take note of a call; return the most tuples of the next."""
+        if seconds * self._most <= self.call_s * tuples:  # the usual case: the largest would not take too long
+            self._cost.note_quick()
+            self._tries.begin_again()
+            self.size = self._most
+            return self.size
+        self._cost.note(tuples, seconds)
+        bound = self._tries.size(tuples, seconds / tuples, self._cost.bound(tuples, seconds), self.size)
+        self.size = max(1, min(int(bound), self._most))
+        return self.size
+
+
+class _Cost:
+    """Estimates what one more tuple costs.
+
+    A few calls of different sizes tell that from what a call costs by itself.
+    """
+
+    __slots__ = ("_call_s", "_largest", "_latest", "_least", "_other", "each_s")
+
+    def __init__(self, call_s: float) -> None:
+        self._call_s = call_s
+        self.each_s = inf
+        """Seconds that one more tuple costs; inf: not known."""
         self._latest: tuple[int, float] | None = None
         self._other: tuple[int, float] | None = None
         """The last call of another size than the latest."""
@@ -47,20 +75,13 @@ class BatchBound:
         """The smallest call that no larger one has been quicker than."""
         self._largest: tuple[int, float] | None = None
         """The largest call, since a smaller one took longer than that."""
-        self._kept: tuple[int, float] | None = None
-        """The largest batch that paid, and the seconds of a tuple in it above which it pays no more."""
-        self._from: tuple[int, float] | None = None
-        """What the larger batch that is tried now is compared to, as ``_kept``."""
-        self._calls, self._after = 0, TRY_AFTER
-        """Calls since the last try, and how many come between two."""
 
-    def took(self, tuples: int, seconds: float) -> int:
-        """Take note of a call; return the most tuples of the next."""
-        if seconds * self._most <= self.call_s * tuples:  # the usual case: the largest would not take too long
-            self.size, self.each_s = self._most, inf
-            self._kept = self._from = self._largest = None
-            self._calls, self._after = 0, TRY_AFTER
-            return self.size
+    def note_quick(self) -> None:
+        """Note a call so quick that the largest batch is allowed."""
+        self.each_s, self._largest = inf, None
+
+    def note(self, tuples: int, seconds: float) -> None:
+        """Note a slow call."""
         if self._latest is not None and _apart(self._latest[0], tuples):
             self._other = self._latest
         self._latest = tuples, seconds
@@ -74,52 +95,10 @@ class BatchBound:
             self._largest = self._latest
         elif seconds > APART * self._largest[1]:
             self._largest = None
-        bound = self._bound(tuples, seconds)
-        self.size = max(1, min(int(self._tried(tuples, seconds / tuples, bound)), self._most))
-        return self.size
 
-    def _tried(self, tuples: int, each_s: float, bound: float) -> float:
-        """Return ``bound``, or more where a larger batch pays or is tried.
-
-        ``each_s``: the seconds that a tuple cost now.
-        """
-        # Rule: try a larger batch now and then. What few tuples cost in one call says nothing of many where a bolt asks
-        # once for each key: kept small, each would be a request of its own for good.
-        # Rule: fewer that took longer tell that the bolt has changed, and what paid before is void. It would be given a
-        # batch of that size once more.
-        if _took_longer(tuples, each_s, self._kept):
-            self._kept = None
-        if _took_longer(tuples, each_s, self._from):
-            self._from = None
-        if self._from is not None and _apart(self._from[0], tuples) and tuples > self._from[0]:
-            most_s = PAYS ** log2(tuples / self._from[0]) * self._from[1]
-            paid = each_s <= most_s
-            self._calls, self._from = 0, None
-            self._after = TRY_AFTER if paid else min(2 * self._after, TRY_AFTER_MOST)
-            if paid:
-                self._kept = tuples, most_s
-                return max(bound, tuples, self._try(tuples, each_s, min(2.0 * tuples, 8 * self.call_s / each_s)))
-        elif self._kept is not None and not _apart(self._kept[0], tuples) and each_s > self._kept[1]:
-            self._kept = None
-        self._calls += 1
-        bound = max(bound, self._kept[0]) if self._kept is not None else bound
-        # Within what tuples may wait, at first: most bolts take as long for each tuple of a larger batch.
-        if self._calls >= self._after and self._from is None and not _apart(tuples, self.size):
-            return max(bound, self._try(tuples, each_s, min(4.0 * tuples, 4 * self.call_s / each_s)))
-        return bound if self._from is None else max(bound, self.size)
-
-    def _try(self, tuples: int, each_s: float, larger: float) -> float:
-        """Begin to try a larger batch; return its size, 0 if none is tried."""
-        # Rule: try no batch that is not larger by far, and let the bound decide then. A bolt that has become slow would
-        # be given another batch as large as the one by which that is known.
-        self._calls = 0
-        if larger < APART * tuples:
-            return 0.0
-        self._from = tuples, each_s
-        return larger
-
-    def _bound(self, tuples: int, seconds: float) -> float:
-        even = self.call_s * tuples / seconds  # if a call by itself costs nothing
+    def bound(self, tuples: int, seconds: float) -> float:
+        """Return the most tuples of the next batch, after a noted call."""
+        even = self._call_s * tuples / seconds  # if a call by itself costs nothing
         twice = 2.0 * tuples
         told = [
             (seconds - took_s) / (tuples - other)
@@ -143,9 +122,68 @@ class BatchBound:
         # Rule: no fewer than cost as much as the call does by itself. Where that alone takes longer than it should,
         # small batches would take no shorter, and less would be done.
         by_itself_s = max(seconds - each_s * tuples, 0.0)
-        bound = max(self.call_s - by_itself_s, by_itself_s) / each_s
+        bound = max(self._call_s - by_itself_s, by_itself_s) / each_s
         # Times scatter: a wrong guess costs a call of twice the size, and that one corrects it.
         return min(bound, max(even, twice))
+
+
+class _Tries:
+    """Tries a larger batch now and then, and keeps what pays."""
+
+    __slots__ = ("_after", "_call_s", "_calls", "_from", "_kept")
+
+    def __init__(self, call_s: float) -> None:
+        self._call_s = call_s
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Forget all tries."""
+        self._kept: tuple[int, float] | None = None
+        """The largest batch that paid, and the seconds of a tuple in it above which it pays no more."""
+        self._from: tuple[int, float] | None = None
+        """What the larger batch that is tried now is compared to, as ``_kept``."""
+        self._calls, self._after = 0, TRY_AFTER
+        """Calls since the last try, and how many come between two."""
+
+    def size(self, tuples: int, each_s: float, bound: float, allowed: int) -> float:
+        """Return ``bound``, or more where a larger batch pays or is tried.
+
+        ``each_s``: the seconds that a tuple cost in the latest call, ``allowed``: the tuples that it might have had.
+        """
+        # Rule: try a larger batch now and then. What few tuples cost in one call says nothing of many where a bolt asks
+        # once for each key: kept small, each would be a request of its own for good.
+        # Rule: fewer that took longer tell that the bolt has changed, and what paid before is void. It would be given a
+        # batch of that size once more.
+        if _took_longer(tuples, each_s, self._kept):
+            self._kept = None
+        if _took_longer(tuples, each_s, self._from):
+            self._from = None
+        if self._from is not None and _apart(self._from[0], tuples) and tuples > self._from[0]:
+            most_s = PAYS ** log2(tuples / self._from[0]) * self._from[1]
+            paid = each_s <= most_s
+            self._calls, self._from = 0, None
+            self._after = TRY_AFTER if paid else min(2 * self._after, TRY_AFTER_MOST)
+            if paid:
+                self._kept = tuples, most_s
+                return max(bound, tuples, self._try(tuples, each_s, min(2.0 * tuples, 8 * self._call_s / each_s)))
+        elif self._kept is not None and not _apart(self._kept[0], tuples) and each_s > self._kept[1]:
+            self._kept = None
+        self._calls += 1
+        bound = max(bound, self._kept[0]) if self._kept is not None else bound
+        # Within what tuples may wait, at first: most bolts take as long for each tuple of a larger batch.
+        if self._calls >= self._after and self._from is None and not _apart(tuples, allowed):
+            return max(bound, self._try(tuples, each_s, min(4.0 * tuples, 4 * self._call_s / each_s)))
+        return bound if self._from is None else max(bound, allowed)
+
+    def _try(self, tuples: int, each_s: float, larger: float) -> float:
+        """Begin to try a larger batch; return its size, 0 if none is tried."""
+        # Rule: try no batch that is not larger by far, and let the bound decide then. A bolt that has become slow would
+        # be given another batch as large as the one by which that is known.
+        self._calls = 0
+        if larger < APART * tuples:
+            return 0.0
+        self._from = tuples, each_s
+        return larger
 
 
 def _took_longer(tuples: int, each_s: float, known: tuple[int, float] | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 import threading
 from pathlib import Path
@@ -15,6 +16,7 @@ from streamlet.backends.contract import ComponentStatus, RunRequest, RunResult, 
 from streamlet.base.log_line import LogLine, Origin
 from streamlet.cli import show
 from streamlet.cli.show import json_text
+from streamlet.cli.table import TableView
 from streamlet.model.topology import TopologySpec
 from tests.unit.cli.statuses import ROWS, drawn, partitions, status
 
@@ -269,6 +271,20 @@ def test_the_result_of_a_killed_run_has_the_fields_of_its_status(capfd: pytest.C
     shown, result = (json.loads(line) for line in capfd.readouterr().out.splitlines())
     assert set(shown) <= set(result)
     assert [row.keys() for row in shown["components"]] == [row.keys() for row in result["components"]]
+
+
+@pytest.mark.parametrize("kind", [show.PlainView, TableView])
+def test_last_words_that_nobody_reads_are_said_on_standard_error(
+    kind: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal that was stopped with Ctrl-S took a table's, and the kill waited for it."""
+    goes_on, own = threading.Event(), os.write
+    monkeypatch.setattr(show.os, "write", lambda to, text: own(to, text) if to == 2 else goes_on.wait())
+    try:
+        kind().killed(130, status())
+        assert "Killed, not drained" in capfd.readouterr().err
+    finally:
+        goes_on.set()
 
 
 def test_nothing_follows_the_result_of_a_killed_run(capfd: pytest.CaptureFixture[str]) -> None:
