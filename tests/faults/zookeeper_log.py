@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +40,27 @@ def read_log(*data_dirs: Path) -> list[Transaction]:
     """
     files = [file for data_dir in data_dirs for file in (data_dir / "version-2").glob("log.*")]
     found = {entry.zxid: entry for file in files for entry in _entries(file.read_bytes())}
-    return [found[zxid] for zxid in sorted(found)]
+    return without_forgotten([found[zxid] for zxid in sorted(found)])
+
+
+def without_forgotten(entries: Sequence[Transaction]) -> list[Transaction]:
+    """What was proposed by a leader that was deposed before a quorum had it is left out, by zxid.
+
+    A server that learns from a whole snapshot what the others have, and not what it must cut off, keeps it in its log.
+    """
+    forgotten: set[int] = set()
+    standing: dict[str, list[Transaction]] = {}
+    for entry in entries:
+        if entry.kind == SET_DATA:
+            # Each write makes a node's version larger by one: one that does not was made as if those before it from
+            # there on had never been. The leader of a later epoch (the upper half of a zxid) says so.
+            before = standing.setdefault(entry.path, [])
+            while before and before[-1].version >= entry.version and before[-1].zxid >> 32 < entry.zxid >> 32:
+                forgotten.add(before.pop().zxid)
+            before.append(entry)
+        elif entry.kind in (CREATE, CREATE2):
+            standing[entry.path] = []
+    return [entry for entry in entries if entry.zxid not in forgotten]
 
 
 def _entries(content: bytes) -> Iterator[Transaction]:

@@ -9,6 +9,7 @@ import pytest
 from tests.faults.evidence import WORDS, Evidence
 from tests.faults.offset_watcher import Version
 from tests.faults.rig import MAX_PENDING, WINDOW_NS
+from tests.faults.zookeeper_log import CREATE, SET_DATA, Transaction, without_forgotten
 
 LINES = 6000
 MS = 1_000_000
@@ -61,3 +62,18 @@ def test_replays_are_bounded_by_one_window_and_what_was_pending(evidence: Eviden
     """However long ago the last commit was."""
     allowed = evidence.replays_allowed(AT, WINDOW_NS, MAX_PENDING)
     assert allowed < WINDOW_NS // MS + 2 * MAX_PENDING + 2 < LINES
+
+
+def test_what_a_deposed_leader_of_zookeeper_alone_had_proposed_is_no_write() -> None:
+    """Its log keeps that where it learns the state of the others whole."""
+
+    def written(epoch: int, number: int, version: int, path: str = "/offsets") -> Transaction:
+        return Transaction(7, epoch << 32 | number, 0, SET_DATA, path, b"%d.%d" % (epoch, number), version)
+
+    made = Transaction(7, 1, 0, CREATE, "/offsets")
+    kept = [made, written(0, 2, 1), written(0, 3, 2), written(0, 4, 1, "/other")]
+    forgotten = [written(0, 5, 3), written(0, 6, 4)]
+    later = [written(1, 1, 3), written(1, 2, 2, "/other")]
+    assert without_forgotten([*kept, *forgotten, *later]) == [*kept, *later]
+    again = [Transaction(7, 1 << 32 | 3, 0, CREATE, "/offsets"), written(1, 4, 1)]
+    assert without_forgotten([*kept, *later, *again]) == [*kept, *later, *again]
