@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streamlet import BatchingBolt, Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
+from streamlet import Batch, BatchingBolt, Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
 
 
 def note(folder: str, name: str, line: object) -> None:
@@ -218,3 +218,31 @@ class LongTicks(Topology):
     config = {"drained.results": "", "topology.max.spout.pending": 15, "topology.message.timeout.secs": 60}
     numbers = Numbers.spec()
     slow = LongTick.spec(inputs=[numbers], config={"topology.tick.tuple.freq.secs": 0.2})
+
+
+class Doubled(Numbers):
+    """Emits twelve, and when they are done twice as many at once."""
+
+    done = 0
+
+    def next_tuple(self) -> None:
+        while self.n < (12 if self.done < 12 else 36):
+            super().next_tuple()
+
+    def ack(self, tup_id: Any) -> None:
+        super().ack(tup_id)
+        self.done += 1
+
+
+class LongBatch(Slow):
+    """Takes longer for its second batch than a drain may after the first."""
+
+    def process_batch(self, batch: Batch) -> None:
+        note(self.folder, "began", len(batch))
+        time.sleep(0.5 * len(batch))
+
+
+class LongBatches(Topology):
+    config = {"drained.results": "", "topology.message.timeout.secs": 300}
+    numbers = Doubled.spec()
+    slow = LongBatch.spec(inputs=[numbers])

@@ -55,17 +55,18 @@ def test_a_stop_finishes_what_is_open_and_begins_nothing(backend: str, tmp_path:
     assert len(lines(tmp_path, "cleaned")) == 2 and len(lines(tmp_path, "closed")) == 1
 
 
+@pytest.mark.parametrize(("name", "calls"), [("LongTicks", 3), ("LongBatches", 2)])
 @pytest.mark.parametrize("backend", ["inline", "processes"])
-def test_a_drain_has_the_time_that_the_ticks_of_a_bolt_take(backend: str, tmp_path: Path) -> None:
+def test_a_drain_has_the_time_that_a_batch_or_a_tick_takes(backend: str, name: str, calls: int, tmp_path: Path) -> None:
     """By what waits in queues, of which there was nothing, it was given 4 s; its worker was killed at work."""
-    topology = load_topology(FILE, "LongTicks")
+    topology = load_topology(FILE, name)
     conf = resolve(topology.config, {"drained.results": str(tmp_path)})
-    request = RunRequest(topology, conf, file=FILE, attribute="LongTicks", workers=1, seconds=PATIENCE_S)
+    request = RunRequest(topology, conf, file=FILE, attribute=name, workers=1, seconds=PATIENCE_S)
     stop = Stop()
 
     def ask() -> None:
         deadline = time.monotonic() + PATIENCE_S
-        while len(lines(tmp_path, "began")) < 3 and time.monotonic() < deadline:
+        while len(lines(tmp_path, "began")) < calls and time.monotonic() < deadline:
             time.sleep(0.05)
         stop.ask()
 

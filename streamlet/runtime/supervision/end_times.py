@@ -109,6 +109,21 @@ class EndTimes:
         self._told_s = length_s
         return f"Draining for longer, for about {length_s} s in all: more work was found to be under way."
 
+    def found_call(self, call_s: float) -> str:
+        """Make a drain after Ctrl-C as long as a call under way; return what to tell."""
+        # Rule: the time that was told to the user is kept, but for a call that is under way and longer. Nothing ends it
+        # but a kill, and what the worker has still to close would go with it.
+        if self.reason != "interrupted" or self.closing or self._set_drain_s is not None:
+            return ""
+        deadline = self._began + drain_needed_s(call_s, self._timeout_s)
+        if deadline <= self.deadline:
+            return ""
+        before_s, self._drain_s = self._drain_s, deadline - self._began
+        self.deadline = deadline
+        if self._drain_s <= before_s + LONGER_S:
+            return ""
+        return f"Draining for longer, for {self._drain_s:g} s at most: one call that is under way takes so long."
+
     def drained_s(self) -> float:
         """Return the seconds that the drain had when its time was over."""
         return round(self.deadline - self._began, 1)

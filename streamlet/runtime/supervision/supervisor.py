@@ -423,7 +423,9 @@ class Supervisor:
         if worker.epoch != epoch:
             return []
         worker.wait_s, worker.call_s = wait_s, call_s
-        text = self._end.found_work(now, self._work_left_s(), self._processed_by_all()) if wait_s > 0 else ""
+        text = self._end.found_call(call_s)
+        if wait_s > 0:
+            text = self._end.found_work(now, self._work_left_s(), self._processed_by_all()) or text
         return [TellUser("info", text)] if text else []
 
     def _processed_by_all(self) -> int:

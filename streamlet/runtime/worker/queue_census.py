@@ -21,6 +21,7 @@ from streamlet.runtime.links.links import Departures, Links
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext
 from streamlet.runtime.tasks.emitter import Work
+from streamlet.runtime.tasks.in_hand import CALL, CALLS, COUNT, TASK
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.shuffle import CALM
 from streamlet.runtime.tasks.spout_task import SpoutTask
@@ -49,6 +50,10 @@ WAIT_TOLD_S = 1.0
 
 WAIT_AGAIN_S = 60.0
 """Seconds before the next notice that the same task waits."""
+
+
+PROCESS = CALLS.index("process")
+"""The number of a call with tuples, also of a whole batch."""
 
 
 class QueueCensus:
@@ -280,6 +285,12 @@ class QueueCensus:
         calls_s = [bolt.call_s(paces[bolt.task_id]) for bolt in bolts]
         return float(wait_s), float(max(calls_s, default=0.0))
 
+    def at_work_s(self) -> float:
+        """Return the seconds that the tuples in the present call may take. Any thread."""
+        words = self._shared.in_hand.words
+        pace = self._paces.get(words[TASK]) if words[CALL] == PROCESS else None
+        return words[COUNT] * pace.seconds if pace is not None else 0.0
+
     def _held(self, bounds: Mapping[int, int], floors: Mapping[int, int]) -> list[tuple[int, int, float]]:
         """Return the old tuples that user code holds; forget those of trees that are closed."""
         found = []
@@ -356,21 +367,21 @@ class _Load:
 class _Pace:
     """Seconds a tuple of one task, from its counters at intervals."""
 
-    __slots__ = ("_busy_s", "_executed", "_seconds")
+    __slots__ = ("_busy_s", "_executed", "seconds")
 
     def __init__(self) -> None:
         self._executed = 0
         self._busy_s = 0.0
-        self._seconds = 0.0
+        self.seconds = 0.0
 
     def measured(self, executed: int, busy_s: float, at_once: int = 1) -> float:
         """Return seconds a tuple. ``at_once``: tuples that it may have under work."""
         tuples, seconds = executed - self._executed, busy_s - self._busy_s
         if not tuples:  # none in so long, of those that it has
-            self._seconds = max(self._seconds, seconds / at_once)
+            self.seconds = max(self.seconds, seconds / at_once)
         elif tuples >= PACE_TUPLES or seconds >= PACE_S or not self._executed:
             # Half of it from before: one long call among many short ones does not close the window.
             latest = seconds / tuples
-            self._seconds = (self._seconds + latest) / 2 if self._executed else latest
+            self.seconds = (self.seconds + latest) / 2 if self._executed else latest
             self._executed, self._busy_s = executed, busy_s
-        return self._seconds
+        return self.seconds

@@ -615,14 +615,15 @@ class Worker:
         self.channel.send(dataclasses.replace(self._present_numbers(), initializing=component, hanging=hanging))
 
     def _present_numbers(self) -> messages.Beat:
-        """Return the loop's numbers; of one that is late the untracked tuples as they are."""
+        """Return the loop's numbers; of one that is late the untracked tuples and its call as they are."""
         numbers, late = self.numbers, self.numbers is self._beaten
         self._beaten = numbers
         if not (late and self.initialized):
             return numbers
         # Rule: a loop that hangs in a call tells no counts, and nobody sends untracked tuples again. Where no page
         # outlives this process, its last heartbeat is all that there is of them.
-        return dataclasses.replace(numbers, **self.loop.untracked.look()._asdict())
+        call_s = max(numbers.call_s, self.loop.census.at_work_s())
+        return dataclasses.replace(numbers, call_s=call_s, **self.loop.untracked.look()._asdict())
 
     def _hanging(self) -> list[dict[str, Any]]:
         """Return the loop's call that takes too long, and name it once."""

@@ -72,3 +72,15 @@ def test_ctrl_c_shortens_an_end_that_the_run_has_begun_itself() -> None:
     closing.close(4.0)
     closing.interrupt(5.0, 0.0)
     assert closing.deadline == 24.0, "what a user has set holds"
+
+
+def test_after_ctrl_c_only_a_call_under_way_that_is_longer_makes_the_drain_longer() -> None:
+    end = EndTimes(None, None, 60.0)
+    end.begin("interrupted", 0.0, 1.0, 7)
+    assert end.found_call(1.5) == "" and end.deadline == DRAIN_S
+    assert end.found_call(6.0).startswith("Draining for longer, for 10 s at most") and end.deadline == 10.0
+    assert end.found_call(6.0) == "" and end.found_call(1000.0) and end.deadline == 60.0, "not past the time-out"
+    by_time, is_set = EndTimes(None, None, 60.0), EndTimes(2.0, None, 60.0)
+    by_time.begin("time", 0.0, 1.0, 7)
+    is_set.begin("interrupted", 0.0, 1.0, 7)
+    assert by_time.found_call(50.0) == is_set.found_call(50.0) == ""
