@@ -622,6 +622,7 @@ class Worker:
             return numbers
         # Rule: a loop that hangs in a call tells no counts, and nobody sends untracked tuples again. Where no page
         # outlives this process, its last heartbeat is all that there is of them.
+        # So it is with a batch that is larger than those before it: a drain would be too short for it.
         call_s = max(numbers.call_s, self.loop.census.at_work_s())
         return dataclasses.replace(numbers, call_s=call_s, **self.loop.untracked.look()._asdict())
 

@@ -71,7 +71,7 @@ def test_m2_sends_that_do_not_wait_learn_after_some_that_a_partition_is_not_ther
         found = _send_until_taken_or_refused(producer, partition=5)
         assert isinstance(found, PartitionOutOfRange) and "the topic has 2 partitions" in found.message
         cluster.topics["t"].append(Log())
-        # What was learnt of another partition, or long before, does not count.
+        # What was learnt of another partition does not count.
         assert not isinstance(_send_until_taken_or_refused(producer, partition=2), KafkaError)
 
 
