@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from streamlet.devcluster.machine import ProcessIdentity
 
 REPOSITORY = Path(__file__).parents[1]
 NUMBERED = REPOSITORY / "tests" / "topologies" / "numbered.py"
@@ -100,6 +103,15 @@ def lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def living_family(pid: int) -> list[ProcessIdentity]:
+    """Every process that came from this one and still runs; one that ends meanwhile, or is a zombie, is left out."""
+    found = []
+    for each in descendants(pid):
+        with contextlib.suppress(ProcessLookupError):
+            found.append(ProcessIdentity.of(each))
+    return found
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -46,7 +47,7 @@ WAIT_TOLD_S = 1.0
 """Seconds before a line names the server that the start waits for."""
 
 _CONNECT_LEAST_S = 1.5
-"""Seconds a server has to take a connection, at least: the kernel repeats a lost first packet after one."""
+"""Seconds to take a connection, or to answer on it, at least: the kernel repeats a lost first packet after one."""
 
 _KEEP_ALIVE_S = 3
 """Seconds without traffic before the kernel probes the server's."""
@@ -70,14 +71,31 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is un
         super().__init__()
         self._connect_s = connect_s
         self._silent_s = silent_s
+        self._unanswered: socket.socket | None = None
+        """The connection on which a session was asked for, until the first byte of the answer."""
+        self._answer_by = 0.0
 
     def create_connection(self, *args: Any, **keys: Any) -> Any:
         # kazoo gives one member the time of a whole session. A machine that is off refuses nothing: the session, and
         # every commit, would wait for it, and be lost, while the other two members serve.
         keys["timeout"] = min(self._connect_s, keys.get("timeout") or self._connect_s)
+        self._answer_by = time.monotonic() + self._connect_s
         sock = super().create_connection(*args, **keys)
         keep_alive(sock, _KEEP_ALIVE_S, 3, self._silent_s)
+        self._unanswered = sock
         return sock
+
+    def select(self, reads: Any, writes: Any, excepts: Any, timeout: float | None = None) -> Any:
+        """Wait for sockets, as `select.select`. On kazoo's connection thread."""
+        # Rule: the answer has the rest of the time to connect, and no whole session. A ZooKeeper that starts takes
+        # connections before it serves, and leaves some of those without an answer for as long as they stay open.
+        if self._unanswered is not None and reads == [self._unanswered]:
+            left = max(_CONNECT_LEAST_S, self._answer_by - time.monotonic())
+            timeout = left if timeout is None else min(timeout, left)
+        ready = super().select(reads, writes, excepts, timeout)
+        if ready[0]:
+            self._unanswered = None
+        return ready
 
 
 class ZooKeeperNodeStore:
@@ -117,12 +135,13 @@ class ZooKeeperNodeStore:
         deadline = time.monotonic() + connect_timeout_s
         self.session_timeout_s = session_timeout_s
         first = self._await_answer(deadline, connect_timeout_s, on_wait)
-        connect_s = max(_CONNECT_LEAST_S, session_timeout_s / 2 / len(first))
+        session_s = self.session_timeout_s  # as granted
+        connect_s = max(_CONNECT_LEAST_S, session_s / 2 / len(first))
         self._client = KazooClient(
             hosts=",".join(map(server_name, first)),
             randomize_hosts=False,  # they are in a random order, but for the one that has just answered
-            timeout=session_timeout_s,
-            handler=_Handler(connect_s, session_timeout_s * 2 / 3),
+            timeout=session_s,
+            handler=_Handler(connect_s, session_s * 2 / 3),
             # Without end: an ensemble may be away for an hour, and each request has a time-out of its own.
             connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0},
             auth_data=None if digest is None else [("digest", ":".join(digest))],

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.devcluster.machine import ProcessIdentity
-from tests.marked_processes import descendants
+from tests.marked_processes import living_family
 from tests.patience import PATIENCE_S
 
 pytestmark = [
@@ -46,7 +45,7 @@ def test_all_processes_die_with_the_script_though_one_is_stopped() -> None:
             if "#" in line:
                 break
         time.sleep(5)  # for the fault itself to begin; a kill at any other moment must do as well
-        family = [ProcessIdentity.of(pid) for pid in descendants(script.pid)]
+        family = living_family(script.pid)
         assert len(family) > 8
         script.send_signal(signal.SIGKILL)
         script.wait()

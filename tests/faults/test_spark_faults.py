@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.devcluster.machine import ProcessIdentity
 from tests.faults.network import Network
-from tests.marked_processes import descendants, lives
+from tests.marked_processes import descendants, living_family
 from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
@@ -38,7 +37,7 @@ def test_all_processes_die_with_the_script_though_an_executor_is_stopped(hosts: 
         assert script.stdout is not None
         (folder,) = re.findall(r"run in (\S+):", script.stdout.readline())
         stopped = wait_for_a_stopped_jvm(script.pid)
-        family = [ProcessIdentity.of(pid) for pid in descendants(script.pid) if lives(pid)]
+        family = living_family(script.pid)
         assert stopped in [one.pid for one in family] and len(family) > 10
         script.send_signal(signal.SIGKILL)
         script.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,18 +14,10 @@ from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from streamlet.devcluster import ClusterFailed, DevCluster, DevStackError, JavaMissing
 from streamlet.devcluster.machine import ProcessIdentity, free_ports
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 from tests.replicas import partitions_of
 
 pytestmark = pytest.mark.real
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for the condition, with a deadline."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.05)
 
 
 def partition(cluster: DevCluster, topic: str) -> PartitionMetadata:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
@@ -16,7 +15,7 @@ from streamlet.coordination.node_store import AuthFailed, NodeStoreUnavailable, 
 from streamlet.coordination.zookeeper import ZooKeeperNodeStore
 from streamlet.devcluster import DevCluster
 from streamlet.devcluster.machine import free_ports
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +30,6 @@ def store(ensemble: DevCluster, topic_name: Callable[[], str]) -> Iterator[ZooKe
     store = ZooKeeperNodeStore(f"{ensemble.zookeeper}/{topic_name()}", session_timeout_s=4, request_timeout_s=2)
     yield store
     store.close()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for the condition, with a deadline."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.02)
 
 
 def test_a_broker_is_no_zookeeper(kafka39: DevCluster) -> None:

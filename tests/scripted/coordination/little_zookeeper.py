@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 
 CONNECT, GET_DATA, PING, MULTI, CLOSE = 0, 4, 11, 14, -11
@@ -22,6 +23,10 @@ class LittleZooKeeper:
         self.asked: list[int] = []
         """The kinds of requests, but for pings and the ends of sessions."""
         self.has_quorum = True
+        self.ignored = 0
+        """How many of the next connections are taken and never answered."""
+        self.taken: list[float] = []
+        """When each connection was taken, by `time.monotonic`."""
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._server.getsockname()[1])
         self._links: list[socket.socket] = []
@@ -32,13 +37,21 @@ class LittleZooKeeper:
             while True:
                 link, _ = self._server.accept()
                 self._links.append(link)
+                self.taken.append(time.monotonic())
+                if self.ignored:
+                    self.ignored -= 1
+                    continue
                 threading.Thread(target=self._answer_all, args=(link,), daemon=True).start()
 
+    def cut(self) -> None:
+        """End all connections."""
+        links, self._links = self._links, []
+        for each in links:
+            _end(each)
+
     def close(self) -> None:
-        for each in (self._server, *self._links):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+        _end(self._server)
+        self.cut()
 
     def _answer_all(self, link: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError), link.makefile("rb") as stream:
@@ -52,6 +65,12 @@ class LittleZooKeeper:
                     return
                 body = {GET_DATA: struct.pack(">i", 4) + b"data" + _STAT, MULTI: _CHECKED}.get(kind, b"")
                 _send(link, struct.pack(">iqi", xid, 1, 0) + body)
+
+
+def _end(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+    sock.close()
 
 
 def _read(read: object) -> bytes:

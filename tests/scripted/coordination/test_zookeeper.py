@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+from contextlib import closing
 
 import pytest
 
-from streamlet.coordination.node_store import NodeStoreUnavailable
+from streamlet.coordination.node_store import NodeStoreUnavailable, StoreState
 from streamlet.coordination.zookeeper import ZooKeeperNodeStore
 from streamlet.devcluster.machine import free_ports
+from tests.patience import until
 from tests.scripted.coordination.little_zookeeper import GET_DATA, MULTI, little_zookeeper
 from tests.wrong_ports import saying, web_server
 
@@ -88,3 +90,18 @@ def test_a_fresh_read_goes_behind_a_transaction() -> None:
                 store.get("/a", fresh=True)
         finally:
             store.close()
+
+
+def test_a_server_that_takes_a_connection_and_answers_nothing_does_not_cost_the_session() -> None:
+    """The client asks again while its session lives, by another connection."""
+    with (
+        little_zookeeper() as server,
+        closing(ZooKeeperNodeStore(f"127.0.0.1:{server.port}", session_timeout_s=6)) as store,
+    ):
+        before = len(server.taken)
+        server.ignored = 1
+        server.cut()
+        until(lambda: len(server.taken) >= before + 2)
+        ignored, asked_again = server.taken[before : before + 2]
+        assert asked_again - ignored < 6
+        until(lambda: store.state is StoreState.CONNECTED)
