@@ -336,6 +336,10 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
             left = "without a drain, so what was read last is read again by the next run"
             if result.drain_cut_s is not None:
                 left = f"not everything was done when the drain's {result.drain_cut_s:g} s were over"
+                # A call that is under way then comes to its end, and may be the last. Of what nobody tracks `left`
+                # has the count, of a worker that did not close nobody.
+                if not (result.left or result.unclosed) and any(row.acked for row in spouts):
+                    left += ", but a moment later it was"
             if not any(row.emitted for row in spouts):
                 left = "nothing had been emitted yet"
         if hangs := hangs_text(result):

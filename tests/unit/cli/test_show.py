@@ -101,6 +101,14 @@ def test_a_cut_drain_without_open_trees_claims_nothing_of_the_next_run() -> None
     assert line.endswith("Time is over after 11.6 s: not everything was done when the drain's 4 s were over.")
 
 
+def test_a_cut_drain_whose_last_call_did_all_says_so() -> None:
+    """The call under way comes to its end when the worker closes; nothing is left then, by its last numbers."""
+    result = RunResult("interrupted", RunStatus("ended", 11.6, ROWS), False, drain_cut_s=4.0)
+    assert "not everything was done when the drain's 4 s were over, but a moment later it was." in show.ending(result)
+    hurt = dataclasses.replace(result, unclosed=("worker 0 (count) was killed",))
+    assert "a moment later" not in show.ending(hurt)
+
+
 def test_done_records_that_come_again_behind_an_open_one_are_in_the_last_line() -> None:
     seen = partitions(3)
     beyond = sum(row["position"] - row["committed"] for row in seen)
