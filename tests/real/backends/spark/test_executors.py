@@ -445,7 +445,7 @@ def test_neither_secret_nor_certificate_is_in_a_file_setting_environment_or_argu
         for path in [*proc, *files]:
             try:
                 data = path.read_bytes()
-            except FileNotFoundError:
+            except (FileNotFoundError, ProcessLookupError):  # it has just ended
                 continue
             assert not any(form in data for form in (secret, secret.hex().encode(), key)), path
 

@@ -16,7 +16,7 @@ from tests.spark_home import linked_home
 pytestmark = pytest.mark.spark
 
 BEGINNING = """
-import base64, json, os, re, secrets, signal, sys, urllib.request
+import base64, contextlib, json, os, re, secrets, signal, sys, urllib.request
 from pathlib import Path
 from pyspark.sql import SparkSession
 from numbered import Numbered
@@ -89,7 +89,10 @@ def look_at_pages(spark):
 
 def listens(pid):
     \"\"\"Return the addresses at which a process listens, as the kernel has them.\"\"\"
-    held = {os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")}
+    held = set()
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            held.add(os.readlink(f"/proc/{pid}/fd/{number}"))
     tables = [Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
     rows = [line.split() for table in tables for line in table]
     return [row[1].split(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in held]
