@@ -17,6 +17,12 @@ MISSING = "What `cleanup` or `close` was to write may be missing."
 LATE = "did not stop within"
 """What the end of a run says of a worker that took too long to close."""
 
+HUNG = "it had been in"
+"""What it says of the call that such a worker hung in; its name follows."""
+
+_CLOSING = ("cleanup", "close", "deactivate")
+"""Calls that end a component."""
+
 MOST_ERRORS = 3
 """Most errors of components that the end of a run repeats."""
 
@@ -163,11 +169,17 @@ def _closing_text(raised: Sequence[str], result: RunResult) -> str | None:
         return f"closing it raised: {'; '.join(text.rstrip('.') for text in raised)}. {MISSING}"
     # After Ctrl-C the user limits the time, and is only told.
     if result.unclosed and result.reason != "interrupted":
-        # One that was at work on a tuple never came to its `cleanup`: more time would only prolong the wait.
-        late = any(LATE in text and " at work in " not in text for text in result.unclosed)
+        # One that was at work on a tuple, or hung in another call, never came to its `cleanup`: more time would only
+        # prolong the wait.
+        late = any(LATE in text and not _never_closed(text) for text in result.unclosed)
         more = " A `cleanup` that needs more time gets it by streamlet.stop.timeout.secs." if late else ""
         return f"{'; '.join(result.unclosed)}. {MISSING}{more} What was acked is not read again."
     return None
+
+
+def _never_closed(text: str) -> bool:
+    """Tell whether a worker was ended before its components' own ends."""
+    return " at work in " in text or (HUNG in text and not any(f"{HUNG} {call} of " in text for call in _CLOSING))
 
 
 def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str]) -> RunResult:
@@ -237,7 +249,9 @@ def _more_time_or(advice: str, result: RunResult) -> str:
     """Return the advice, behind that of more time where more helps."""
     if result.drain_cut_s is None:
         return advice[0].upper() + advice[1:]
-    return f"Allow more time with --drain-timeout (from Python: drain_timeout), or {advice}"
+    # Rule: promise no help of more time where a call hangs. One that waits for a lock never comes back.
+    hopes = " if that call comes back" if hangs_text(result) or any(HUNG in text for text in result.unclosed) else ""
+    return f"Allow more time with --drain-timeout (from Python: drain_timeout){hopes}, or {advice}"
 
 
 def _silent_failures(result: RunResult) -> str:

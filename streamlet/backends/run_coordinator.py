@@ -27,6 +27,7 @@ from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, R
 from streamlet.backends.folders import recreate_if_swept, run_folder
 from streamlet.backends.kernel_records import Memory, killed_for_memory, memory, processor
 from streamlet.backends.outcome import (
+    HUNG,
     MOST_ERRORS,
     RunFailed,
     check_end,
@@ -262,7 +263,7 @@ class RunCoordinator:
         )
         on_tuple = f" on {{}}, with what waits behind it ({how})"
         return "".join(
-            f": it had been in {row['call']} of {row['component']} (task {row['task']}) for "
+            f": {HUNG} {row['call']} of {row['component']} (task {row['task']}) for "
             f"{row['seconds']:.0f} s{on_tuple.format(row['tuple']) if row['tuple'] else ''}"
             for row in self.numbers.hanging()
             if row["worker"] == worker

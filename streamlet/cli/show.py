@@ -329,7 +329,12 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
         # Rule: say that done records are read again, too. An offset is committed once all before it are done.
         if (beyond := _uncommitted(result.status)) > result.status.pending:
             left += f", which reads {many(beyond, 'offset')} again, done ones behind an open one too"
-        if silent := unreported(result.status):
+        silent = unreported(result.status)
+        if not silent and result.unclosed and not result.status.pending:
+            # Rule: no 0 of a worker that did not close is shown as one. What its spout emits before it hangs is in no
+            # number yet, and may be done.
+            silent = "a worker did not close, and its last numbers are older"
+        if silent:
             left = f"what is open is not known: {silent}"
         elif not result.status.pending:
             # Rule: of a drain that was cut short say that, and no more. What waited may all be untracked, or a tick's.

@@ -232,7 +232,12 @@ def test_what_closing_raised_hides_nothing_that_was_given_up(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("where", "advised"),
-    [("", True), (" in cleanup of bad (task 2)", True), (" at work in bad (task 2) on the tuple [300]", False)],
+    [
+        ("", True),
+        (" in cleanup of bad (task 2): it had been in cleanup of bad (task 2) for 31 s", True),
+        (" at work in bad (task 2) on the tuple [300]", False),
+        (" in next_tuple of bad (task 2): it had been in next_tuple of bad (task 2) for 40 s", False),
+    ],
 )
 def test_more_time_to_close_is_no_advice_for_a_call_that_hangs(tmp_path: Path, where: str, advised: bool) -> None:
     killed = f"worker 1 (bad) did not stop within 30.0 s and was killed{where}"
@@ -277,8 +282,9 @@ def test_a_call_that_hung_at_the_end_is_named_beside_what_the_drain_left(tmp_pat
     status = RunStatus("ended", 1.0, (open_trees,), hanging=(hang,))
     reached = RunResult("time", status, drained=False, drain_cut_s=4.0)
     named = "pool (task 4) had been in process for 7 s on [100]"
-    with pytest.raises(TuplesLeft, match=re.escape(f"before all was done: {named}, and it left 1 open")):
+    with pytest.raises(TuplesLeft, match=re.escape(f"before all was done: {named}, and it left 1 open")) as caught:
         check_end(reached, topology, [], [])
+    assert "drain_timeout) if that call comes back, or say by" in caught.value.message
     killed = f"worker 1 (pool) did not stop within 30.0 s and was killed: it {named}"
     with pytest.raises(TuplesLeft) as caught:
         check_end(dataclasses.replace(reached, unclosed=(killed,)), topology, [], [])

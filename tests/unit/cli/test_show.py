@@ -109,6 +109,15 @@ def test_a_cut_drain_whose_last_call_did_all_says_so() -> None:
     assert "a moment later" not in show.ending(hurt)
 
 
+def test_no_0_of_a_worker_that_did_not_close_is_taken_for_nothing() -> None:
+    """What its spout emitted before it hung is in no number of it, and may be done."""
+    none_yet = tuple(dataclasses.replace(row, emitted=0) for row in ROWS)
+    status = RunStatus("ended", 11.6, none_yet)
+    result = RunResult("interrupted", status, False, unclosed=("worker 0 (lines) was killed in next_tuple",))
+    assert "what is open is not known: a worker did not close" in show.ending(result)
+    assert "nothing had been emitted yet" in show.ending(dataclasses.replace(result, unclosed=()))
+
+
 def test_done_records_that_come_again_behind_an_open_one_are_in_the_last_line() -> None:
     seen = partitions(3)
     beyond = sum(row["position"] - row["committed"] for row in seen)
