@@ -507,7 +507,8 @@ class RunCoordinator:
 
     def _complain(self, text: str) -> None:
         """Keep what the end of the run may repeat."""
-        if len(self.complaints) < MOST_ERRORS:  # a run of months has deaths without number
+        # A run of months has deaths without number; and of three deaths by one tuple one says all.
+        if len(self.complaints) < MOST_ERRORS and text not in self.complaints:
             self.complaints.append(text)
 
     def _note_deadly(self, worker: int, epoch: int, how: str) -> None:

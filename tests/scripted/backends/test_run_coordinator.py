@@ -140,7 +140,8 @@ def test_of_the_errors_of_all_workers_only_those_are_kept_that_the_end_repeats(c
     channel, end = pair()
     coordinator._register_channel(0, 1, channel)
     for count in range(1000):
-        coordinator._handle(0, 1, encode(Complaint(f"count raised ValueError: {count}.")))
+        for _ in range(2):
+            coordinator._handle(0, 1, encode(Complaint(f"count raised ValueError: {count}.")))
     held = Holding(1, "process", 1, 0.0, (5,), (), "['a']")
     coordinator.supervisor.note_in_hand(0, 1, held)
     coordinator._note_deadly(0, 1, "was killed by SIGKILL")
