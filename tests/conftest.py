@@ -7,7 +7,6 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-import re
 import signal
 import sys
 import time
@@ -43,26 +42,45 @@ for name, value in spark_classes.options().items():
     os.environ.setdefault(name, value)
 
 ROOT = Path(__file__).parents[1]
+SPARK = "spark"
+"""The group of the tests that start Spark."""
+
 _numbers = itertools.count(1)
 
 
 class OneSparkAtATime(LoadFileScheduling):
-    """Two files at once, but never two that start Spark: on two cores each would wait minutes for the other's JVMs."""
+    """Files side by side, but never two tests that start Spark: on two cores each would wait for the other's JVMs.
+
+    Where a file has both kinds of tests, those with Spark go with Spark's, and the others as a file.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        spoken = (ROOT / file, (ROOT / file).with_name("conftest.py"))
-        starts_spark = any(re.search(r"pytest\.mark\.spark", path.read_text()) for path in spoken if path.exists())
-        return "spark" if starts_spark else file
+        return SPARK if nodeid.endswith(f"@{SPARK}") else file
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what lies in ``real`` and ``faults`` so; other marks stand at the tests."""
     for item in items:
-        rung = item.path.relative_to(ROOT / "tests").parts[0]
+        rung = _rung(item)
         if rung in ("real", "faults"):
             item.add_marker(rung)
+        if item.get_closest_marker("spark") is not None:  # `--dist loadgroup` puts it behind the test's name
+            item.add_marker(pytest.mark.xdist_group(SPARK))
+    if hasattr(config, "workerinput"):  # one of several processes
+        items.sort(key=_begins_early)
+
+
+def _rung(item: pytest.Item) -> str:
+    return item.path.relative_to(ROOT / "tests").parts[0]
+
+
+def _begins_early(item: pytest.Item) -> tuple[bool, int]:
+    # What takes minutes begins first: left to the end, the other processes would wait for it.
+    slow = ("faults", "real", "conformance", "scripted")
+    rung = _rung(item)
+    return item.get_closest_marker("spark") is None, slow.index(rung) if rung in slow else len(slow)
 
 
 def pytest_collection_finish() -> None:
@@ -76,6 +94,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:  # Any: xdist's objects are not typed
+    config.option.loadscopereorder = False  # as collected, and not those with most tests first
     return OneSparkAtATime(config, log)
 
 

@@ -167,12 +167,12 @@ class KafkaTools(ABC):
     ) -> list[str]:
         """Return the topic's values as Kafka's console consumer prints them.
 
-        Ends after ``max_messages``, or when nothing has come for ``idle_s`` seconds (None: 5; 60 with
+        Ends after ``max_messages``, or when nothing has come for ``idle_s`` seconds (None: 15; 60 with
         ``max_messages``, for a consumer that starts slowly has not met the end). ``show``: what to print before
         the value, tab between: ``key``, ``partition``, ``offset``, ``timestamp``, ``headers``.
         """
         if idle_s is None:
-            idle_s = 5.0 if max_messages is None else 60.0
+            idle_s = 15.0 if max_messages is None else 60.0
         arguments = ["--topic", topic, "--timeout-ms", str(int(idle_s * 1000))]
         arguments += ["--isolation-level", "read_committed" if read_committed else "read_uncommitted"]
         if max_messages is not None:

@@ -74,8 +74,8 @@ def test_a_topic_with_fewer_records_is_read_to_its_end(shared: DevCluster, make_
     """The console consumer calls it an error when nothing more comes; here it is the end."""
     topic = make_topic(shared)
     shared.produce(topic, ["one"])
-    assert shared.console_consume(topic, idle_s=2.0) == ["one"]
-    assert shared.console_consume(topic, max_messages=3, idle_s=2.0) == ["one"]
+    # Its time begins with the search for a coordinator: two seconds are over before that on a starved machine.
+    assert shared.console_consume(topic, max_messages=3, idle_s=15.0) == ["one"]
 
 
 def test_a_tool_that_fails_says_so(shared: DevCluster, topic_name: Callable[[], str]) -> None:
