@@ -60,27 +60,14 @@ class OneSparkAtATime(LoadFileScheduling):
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what lies in ``real`` and ``faults`` so; other marks stand at the tests."""
     for item in items:
-        rung = _rung(item)
+        rung = item.path.relative_to(ROOT / "tests").parts[0]
         if rung in ("real", "faults"):
             item.add_marker(rung)
         if item.get_closest_marker("spark") is not None:  # `--dist loadgroup` puts it behind the test's name
             item.add_marker(pytest.mark.xdist_group(SPARK))
-    if hasattr(config, "workerinput"):  # one of several processes
-        items.sort(key=_begins_early)
-
-
-def _rung(item: pytest.Item) -> str:
-    return item.path.relative_to(ROOT / "tests").parts[0]
-
-
-def _begins_early(item: pytest.Item) -> tuple[bool, int]:
-    # What takes minutes begins first: left to the end, the other processes would wait for it.
-    slow = ("faults", "real", "conformance", "scripted")
-    rung = _rung(item)
-    return item.get_closest_marker("spark") is None, slow.index(rung) if rung in slow else len(slow)
 
 
 def pytest_collection_finish() -> None:
@@ -94,7 +81,6 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:  # Any: xdist's objects are not typed
-    config.option.loadscopereorder = False  # as collected, and not those with most tests first
     return OneSparkAtATime(config, log)
 
 
