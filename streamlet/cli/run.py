@@ -15,6 +15,7 @@ from streamlet.backends.contract import Backend, RunRequest, Stop
 from streamlet.backends.log_file import JSON, TEXT, Keeper
 from streamlet.backends.log_file import log_file as log_file_of
 from streamlet.base.errors import BadInput
+from streamlet.base.open_files import flush_open_files
 from streamlet.base.printable import printable
 from streamlet.cli.alike_errors import FoldingView
 from streamlet.cli.errors import explain
@@ -281,7 +282,11 @@ def _watched(
             _close(view, shown, status, "")
         finally:
             interrupts.settle()
-    return status
+            # A worker does so at its own end.
+            unwritten = flush_open_files() if backend.name == "inline" else []
+    for failed in unwritten:
+        click.echo(f"Error: Not everything could be written to a file that was left open, {failed}", err=True)
+    return status or (1 if unwritten else 0)
 
 
 def _exit_status(reason: str, interrupts: Interrupts, until_caught_up: bool) -> int:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from streamlet.base.printable import cut
 from streamlet.model.topology import TopologySpec
 
 COUNTERS = (
@@ -113,7 +114,11 @@ class TaskStats:
     def report_metric(self, name: str, value: float) -> None:
         """Set a user's own metric. Raises TypeError or ValueError unless it is a number."""
         # Made a number here: a heartbeat that cannot be packed would end the worker, again and again.
-        self.metrics[str(name)] = float(value)
+        try:
+            self.metrics[str(name)] = float(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            kind = type(error) if isinstance(error, TypeError) else ValueError
+            raise kind(f"report_metric({str(name)!r}) takes one number, and was given {cut(repr(value))}") from None
 
     def snapshot(self) -> Mapping[str, Any]:
         """Return all as plain data, for the heartbeat."""

@@ -301,7 +301,8 @@ def finish_printing(seconds: float = END_S) -> None:
     """Wait for the reader of printed lines, for so long."""
     deadline = time.monotonic() + seconds
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
+        # A component may have put None, or an object of its own, in its place.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
     for outlet in _outlets:
         outlet.finish(max(0.0, deadline - time.monotonic()))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
+import gc
 import logging
 import math
 import os
@@ -30,6 +31,7 @@ from streamlet.base.clock import SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
 from streamlet.base.log_line import LogLine
+from streamlet.base.open_files import flush_open_files
 from streamlet.base.pools import MOST_S, NO_CALLS, STILL_S, PoolCalls, finish_pools
 from streamlet.base.termination_signals import TERMINATION_SIGNALS, let_in
 from streamlet.components.batch import Batch
@@ -804,6 +806,12 @@ def main() -> None:
     # What libraries and the user's modules left to be done at exit. Not by returning: the interpreter would then wait
     # for all threads of libraries. The coordinator ends a worker that takes too long.
     atexit._run_exitfuncs()
+    # Rule: what stands in the buffer of a file that a component left open is written, as at any program's end. Its
+    # tuples are acked, and nobody sends them again.
+    gc.unfreeze()  # the collector has frozen what `initialize` made
+    for failed in flush_open_files():
+        status = status or 1
+        print(f"Not everything could be written to a file that was left open, {failed}", file=sys.__stderr__)
     finish_printing(LAST_PRINTS_S)
     os._exit(status)
 

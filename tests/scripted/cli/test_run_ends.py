@@ -242,3 +242,24 @@ def test_what_no_wait_mends_ends_a_run_that_had_begun_with_1(streamlet) -> None:
 def test_what_cannot_start_at_first_is_refused_though_it_might_pass(streamlet) -> None:
     done = streamlet("run", streamlet.write(made(spout="raise Away('No store answers.')")), "--until-caught-up")
     assert done.returncode == 2 and done.stderr.splitlines()[-1] == "Error: No store answers.", done
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+@pytest.mark.parametrize(("path", "status"), [("written", 0), ("/dev/full", 1)])
+def test_what_stands_in_the_buffer_of_a_file_that_a_bolt_left_open_is_written(
+    streamlet, tmp_path, backend: str, path: str, status: int
+) -> None:
+    """Its tuples are acked, so nobody sends them again; where it cannot be written, that is told."""
+    opens = f"self.file = open({str(tmp_path / path)!r}, 'w')"  # an absolute path stays as it is
+    file = streamlet.write(made(opens, "self.file.write(f'{tup.values[0]}\\n')"))
+    done = streamlet("run", file, "--until-caught-up", "--backend", backend)
+    assert done.returncode == status, done
+    if status:
+        assert "Not everything could be written to a file that was left open, '/dev/full'" in done.stderr + done.stdout
+    else:
+        assert (tmp_path / path).read_text().split() == list("12345")
+
+
+def test_a_component_that_takes_the_standard_output_away_fails_nothing_at_its_workers_end(streamlet) -> None:
+    done = streamlet("run", streamlet.write(made("sys.stdout = sys.stderr = None")), "--until-caught-up")
+    assert done.returncode == 0, done

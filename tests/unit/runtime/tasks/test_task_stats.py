@@ -126,3 +126,11 @@ def test_a_tuple_that_was_withdrawn_does_not_count_as_emitted(topology: Any) -> 
     with TopologyTester(topology) as tester:
         tester.run()
         assert tester.status("relay").emitted == len(tester.emitted("relay")) == 6
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [({"a": 1}, TypeError), (None, TypeError), ("x", ValueError), (10**400, ValueError)]
+)
+def test_a_metric_that_is_no_number_is_refused_by_its_name(value: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=r"report_metric\('own'\) takes one number, and was given"):
+        TaskStats().report_metric("own", value)
