@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import re
 import signal
 import sys
 import time
@@ -42,21 +43,17 @@ for name, value in spark_classes.options().items():
     os.environ.setdefault(name, value)
 
 ROOT = Path(__file__).parents[1]
-SPARK = "spark"
-"""The group of the tests that start Spark."""
-
 _numbers = itertools.count(1)
 
 
 class OneSparkAtATime(LoadFileScheduling):
-    """Files side by side, but never two tests that start Spark: on two cores each would wait for the other's JVMs.
-
-    Where a file has both kinds of tests, those with Spark go with Spark's, and the others as a file.
-    """
+    """Two files at once, but never two that start Spark: on two cores each would wait minutes for the other's JVMs."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return SPARK if nodeid.endswith(f"@{SPARK}") else file
+        spoken = (ROOT / file, (ROOT / file).with_name("conftest.py"))
+        starts_spark = any(re.search(r"pytest\.mark\.spark", path.read_text()) for path in spoken if path.exists())
+        return "spark" if starts_spark else file
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
@@ -66,8 +63,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         rung = item.path.relative_to(ROOT / "tests").parts[0]
         if rung in ("real", "faults"):
             item.add_marker(rung)
-        if item.get_closest_marker("spark") is not None:  # `--dist loadgroup` puts it behind the test's name
-            item.add_marker(pytest.mark.xdist_group(SPARK))
 
 
 def pytest_collection_finish() -> None:
