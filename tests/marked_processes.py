@@ -121,8 +121,8 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Marked]]:
     for name in ("temporary", "here", "out"):
         (tmp_path / name).mkdir()
 
-    def start(*arguments: str, environ: Mapping[str, str] | None = None) -> Marked:
-        given = ["run", str(NUMBERED), "--backend", "spark", "-c", f"out={tmp_path / 'out'}", *arguments]
+    def start(*arguments: str, environ: Mapping[str, str] | None = None, topology: Path = NUMBERED) -> Marked:
+        given = ["run", str(topology), "--backend", "spark", "-c", f"out={tmp_path / 'out'}", *arguments]
         environ = {"TMPDIR": str(tmp_path / "temporary"), **(environ or {})}
         begun.append(streamlet(given, environ, cwd=tmp_path / "here", start_new_session=True))
         return begun[-1]

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import gc
 import io
+import logging
 import sys
+
+logger = logging.getLogger("streamlet")
 
 
 def flush_open_files() -> list[str]:
@@ -33,8 +36,9 @@ def flush_open_files() -> list[str]:
     failed = []
     for file, write_out in (*texts, *compressed, *buffers):
         try:
-            if not file.closed and file.writable():
-                write_out()
-        except (OSError, ValueError) as error:
+            write_out()
+        except OSError as error:
             failed.append(f"{getattr(file, 'name', file)!r}: {error}")
+        except Exception:
+            logger.debug("%r was not written out", type(file), exc_info=True)
     return list(dict.fromkeys(failed))  # a text and its buffer fail alike

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from streamlet.base.open_files import flush_open_files
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import dial
 from streamlet.runtime.links.handshake import Hello, Refused
@@ -57,6 +60,11 @@ def run_slot(
             private: dict[str, Any] = {"secret": secret, "certificate": certificate}
             here: dict[str, Any] = {"host": socket.gethostname(), "executor": executor_id()}
             status = serve(channel, shared, file=file, **here, **private)
+            # As a worker process does at its end. This one lives on for other tasks, and files of objects that refer
+            # to each other stay open in it.
+            gc.unfreeze()
+            for failed in flush_open_files():
+                sys.stderr.write(f"Not everything could be written to a file that was left open, {failed}\n")
     finally:
         hang_up(channel.sock)
     return status, f"ended with status {status}"

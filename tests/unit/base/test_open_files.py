@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,13 @@ def test_what_could_not_be_written_is_named() -> None:
         full.write("a")
         (told,) = flush_open_files()
         assert "'/dev/full'" in told and "No space left" in told
+
+
+def test_a_text_without_its_buffer_and_a_file_that_is_only_read_are_no_loss(tmp_path: Path) -> None:
+    """As where a library puts a text of another encoding over a stream's buffer."""
+    text = (tmp_path / "text").open("w")
+    text.write("a")
+    with io.TextIOWrapper(text.detach(), "latin-1") as other, (tmp_path / "text").open() as read:
+        other.write("\xe4")
+        assert flush_open_files() == [] and text is not None and read.readable()
+    assert (tmp_path / "text").read_bytes() == b"a\xe4"

@@ -129,10 +129,10 @@ def test_ctrl_c_or_sigterm_twice_kills(run: Callable[..., Marked], tmp_path: Pat
     os.kill(hanging, signal.SIGSTOP)
     os.killpg(started.process.pid, number)
     assert started.process.stderr is not None
-    wait_until(lambda: "Draining" in started.process.stderr.readline(), PATIENCE_S)
+    wait_until(lambda: "Draining" in started.process.stderr.readline(), 10)
     time.sleep(2 * SAME_S)  # two that come at once are one
     os.killpg(started.process.pid, number)
-    said, complaints = started.process.communicate(timeout=30)
+    said, complaints = started.process.communicate(timeout=10)
     assert started.process.returncode == 128 + number, said + complaints
     nothing_left(started, tmp_path)
 
@@ -170,3 +170,42 @@ def test_a_spark_that_does_not_start_says_why(run: Callable[..., Marked], tmp_pa
     assert "Spark did not start on local-cluster[2,1,1024]" in said
     assert "the heap could not be reserved" in said
     nothing_left(started, tmp_path)
+
+
+OPEN_FILE = """
+import os
+from streamlet import Bolt, ReliableSpout, Topology
+
+class Few(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if self.n < 5:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 5 and not self.has_unfinished()
+
+class Sink(Bolt):
+    def initialize(self, conf, context):
+        self.file = open(os.path.join(conf["out"], "rows"), "w")
+    def process(self, tup):
+        self.file.write(f"{tup.values[0]}\\n")
+
+class LeftOpen(Topology):
+    config = {"out": ""}
+    few = Few.spec()
+    sink = Sink.spec(inputs=[few])
+"""
+
+
+@pytest.mark.spark
+def test_what_stands_in_the_buffer_of_a_file_that_was_left_open_on_an_executor_is_written(
+    run: Callable[..., Marked], tmp_path: Path
+) -> None:
+    """Its Python process lives on for other tasks, and would keep it there."""
+    (tmp_path / "left_open.py").write_text(OPEN_FILE)
+    done = run("--workers", "2", "--until-caught-up", topology=tmp_path / "left_open.py")
+    said, complaints = done.process.communicate(timeout=PATIENCE_S)
+    assert done.process.returncode == 0, said + complaints
+    assert (tmp_path / "out" / "rows").read_text().split() == list("12345")
