@@ -20,6 +20,7 @@ from streamlet.cli.interrupts import SAME_S
 from tests.marked_processes import Marked
 from tests.patience import PATIENCE_S
 from tests.scripted.backends.spark.test_command_line import refused
+from tests.scripted.cli.test_run_ends import made
 from tests.spark_home import spark_home
 
 
@@ -172,40 +173,15 @@ def test_a_spark_that_does_not_start_says_why(run: Callable[..., Marked], tmp_pa
     nothing_left(started, tmp_path)
 
 
-OPEN_FILE = """
-import os
-from streamlet import Bolt, ReliableSpout, Topology
-
-class Few(ReliableSpout):
-    outputs = ["n"]
-    n = 0
-    def next_tuple(self):
-        if self.n < 5:
-            self.n += 1
-            self.emit([self.n], tup_id=self.n)
-    def caught_up(self):
-        return self.n == 5 and not self.has_unfinished()
-
-class Sink(Bolt):
-    def initialize(self, conf, context):
-        self.file = open(os.path.join(conf["out"], "rows"), "w")
-    def process(self, tup):
-        self.file.write(f"{tup.values[0]}\\n")
-
-class LeftOpen(Topology):
-    config = {"out": ""}
-    few = Few.spec()
-    sink = Sink.spec(inputs=[few])
-"""
-
-
 @pytest.mark.spark
 def test_what_stands_in_the_buffer_of_a_file_that_was_left_open_on_an_executor_is_written(
     run: Callable[..., Marked], tmp_path: Path
 ) -> None:
     """Its Python process lives on for other tasks, and would keep it there."""
-    (tmp_path / "left_open.py").write_text(OPEN_FILE)
-    done = run("--workers", "2", "--until-caught-up", topology=tmp_path / "left_open.py")
+    opens = f"self.file = open({str(tmp_path / 'rows')!r}, 'w')"
+    text = made(opens, "self.file.write(f'{tup.values[0]}\\n')").replace("config = {", "config = {'out': '', ")
+    (tmp_path / "made.py").write_text(text)
+    done = run("--workers", "2", "--until-caught-up", topology=tmp_path / "made.py")
     said, complaints = done.process.communicate(timeout=PATIENCE_S)
     assert done.process.returncode == 0, said + complaints
-    assert (tmp_path / "out" / "rows").read_text().split() == list("12345")
+    assert (tmp_path / "rows").read_text().split() == list("12345")
