@@ -51,7 +51,9 @@ def produce() -> Callable[..., None]:
         **settings: Any,
     ) -> None:
         names = {name.replace("_", "."): value for name, value in settings.items()}
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5, **names})
+        producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, "linger.ms": 5, **names}
+        )
         for value in values:
             producer.produce(topic, value, key, partition=partition)
         assert producer.flush(20) == 0

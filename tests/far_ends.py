@@ -77,8 +77,8 @@ class RealFarEnd:
 
     def fill(self, topic: str, count: int) -> None:
         """Write so many records to partition 0, in batches of 2000 bytes."""
-        settings = {"bootstrap.servers": self.bootstrap_servers, "linger.ms": 5, "batch.size": 2000}
-        producer = confluent_kafka.Producer(settings)
+        own = {"linger.ms": 5, "batch.size": 2000, "enable.idempotence": True}
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap_servers, **own})
         for _ in range(count):
             producer.produce(topic, b"x" * 100, partition=0)
         assert producer.flush(PATIENCE_S) == 0

@@ -122,7 +122,9 @@ class Witness:
     cluster: DevCluster
 
     def produce(self, topic: str, values: Sequence[Any], partition: int = 0, **config: Any) -> None:
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 5, **config})
+        producer = Producer(
+            {"bootstrap.servers": self.cluster.bootstrap_servers, "enable.idempotence": True, "linger.ms": 5, **config}
+        )
         for value in values:
             key, body = value if isinstance(value, tuple) else (None, value)
             producer.produce(topic, body, key, partition=partition)

@@ -35,6 +35,7 @@ def produce(cluster: DevCluster, topic: str, records: int) -> None:
         {
             "bootstrap.servers": cluster.bootstrap_servers,
             "linger.ms": 20,
+            "enable.idempotence": True,
             "batch.size": 1 << 20,
             "queue.buffering.max.kbytes": 1 << 18,
         }

@@ -34,7 +34,13 @@ def written(cluster: DevCluster, topic: str, value: bytes, patience_s: float = P
     """Whether a record arrives in that time."""
     # Not compared with ==: confluent_kafka's KafkaError leaves an exception behind when it is compared with None.
     arrived: list[bool] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "message.timeout.ms": int(patience_s * 1000)})
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "enable.idempotence": True,
+            "message.timeout.ms": int(patience_s * 1000),
+        }
+    )
     producer.produce(topic, value, on_delivery=lambda error, _: arrived.append(error is None))
     return producer.flush(patience_s + 5) == 0 and arrived == [True]
 

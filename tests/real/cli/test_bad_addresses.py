@@ -49,7 +49,7 @@ def test_an_undecodable_record_is_named_and_what_came_before_is_committed(
 ) -> None:
     """Named by topic, partition and offset; what came before it is committed."""
     topic = make_topic(kafka39)
-    producer = Producer({"bootstrap.servers": kafka39.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": kafka39.bootstrap_servers, "enable.idempotence": True})
     for value in (b"one two", b"three", b"\xff\xfe\xfd", b"four"):
         producer.produce(topic, value)
     producer.flush()

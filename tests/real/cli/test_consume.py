@@ -22,7 +22,7 @@ from tests.patience import PATIENCE_S
 
 
 def produce(cluster: DevCluster, topic: str, rows: list[tuple[int, bytes | None]]) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     for partition, value in rows:
         producer.produce(topic, value, key=b"k", partition=partition)
     assert producer.flush(30) == 0
@@ -143,7 +143,9 @@ def test_a_reader_that_deletion_overtakes_goes_on_at_the_first_record_there_is(
     """And names what it has not shown; it does not leave out what is still there."""
     topic, settings = make_topic(kafka39), tmp_path / "small.toml"
     settings.write_text("max_partition_fetch_bytes = 1\n")  # one record a fetch, so few are fetched ahead
-    producer = Producer({"bootstrap.servers": kafka39.bootstrap_servers, "batch.num.messages": 1})
+    producer = Producer(
+        {"bootstrap.servers": kafka39.bootstrap_servers, "enable.idempotence": True, "batch.num.messages": 1}
+    )
     for number in range(40):
         producer.produce(topic, b"%d " % number + b"x" * 20_000, partition=0)
     assert producer.flush(30) == 0

@@ -51,7 +51,7 @@ def test_a_topic_is_made_and_listed(cluster: DevCluster, topic_name: Callable[[]
         f"created topic {name} with 3 partitions\n"
     )
     assert len(cluster.describe_topic(name)) == 3
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     for number in range(7):
         producer.produce(name, b"x", partition=number % 3)
     assert producer.flush(30) == 0

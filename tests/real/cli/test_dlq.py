@@ -48,14 +48,20 @@ class Site:
         return self.streamlet.folder
 
     def produce(self, count: int) -> None:
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers})
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "enable.idempotence": True})
         for number in range(count):
             producer.produce(self.topic, str(number), f"key {number}", headers=[("trace", b"\xff%d" % number)])
         assert producer.flush(30) == 0
 
     def write_letters(self, count: int, value: Callable[[int], bytes], topic: str | None = None) -> None:
         """Dead letters of records that are in no topic."""
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "message.max.bytes": 2 << 20})
+        producer = Producer(
+            {
+                "bootstrap.servers": self.cluster.bootstrap_servers,
+                "enable.idempotence": True,
+                "message.max.bytes": 2 << 20,
+            }
+        )
         for offset in range(count):
             given_up = GivenUp(
                 Record(topic or self.topic, 0, offset, 5, None, b"x", []), 0, 3, Fault("count", "ValueError", "no")
@@ -171,7 +177,7 @@ def test_filters_choose_show_tells_all_of_one_letter_and_other_topologies_are_le
     assert f"{len(POISON)} dead letters" in text and f"and {len(POISON) - 1} more" in text
     record, fault = Record("lines", 0, 7, 5, None, b"x", []), Fault("count", "ValueError", "no")
     headers = headers_of(GivenUp(record, 0, 3, fault), RunStamp("Other", "run-1", "lines", "0.1.0", None), 9)
-    producer = Producer({"bootstrap.servers": site.cluster.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": site.cluster.bootstrap_servers, "enable.idempotence": True})
     producer.produce(site.letters, b"x", headers=headers)
     assert producer.flush(30) == 0
     own, every = site.dlq("list"), site.dlq("list", "--all-topologies")

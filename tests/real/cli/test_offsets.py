@@ -81,7 +81,7 @@ class Site:
 
     def produce(self, count: int) -> None:
         """``count`` records more in each partition, ``PARTITION-OFFSET``."""
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers})
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "enable.idempotence": True})
         for partition in (0, 1):
             for offset in range(self.ends[partition], self.ends[partition] + count):
                 value, at_ms = f"{partition}-{offset}", BEGAN_MS + 1000 * offset

@@ -47,7 +47,9 @@ def consumer_of(cluster: DevCluster) -> Iterator[Callable[..., Consumer]]:
 
 def write(cluster: DevCluster, topic: str, *values: bytes, **settings: Any) -> None:
     """One batch by librdkafka."""
-    producer = Confluent({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 50, **settings})
+    producer = Confluent(
+        {"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, "linger.ms": 50, **settings}
+    )
     for value in values:
         producer.produce(topic, value, partition=0)
     assert producer.flush(30) == 0

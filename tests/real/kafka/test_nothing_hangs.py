@@ -137,7 +137,7 @@ def test_close_of_an_administrator_ends_soon(healthy: DevCluster, make_topic: Ca
 
 def write(cluster: DevCluster, topic: str) -> None:
     """Something for the consumers to read."""
-    producer = Confluent({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = Confluent({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     for number in range(30):
         producer.produce(topic, b"%d" % number, partition=number % 3)
     assert producer.flush(30) == 0

@@ -203,7 +203,7 @@ def ends(checkpoint: Path) -> tuple[Any, ...]:
 
 def fill_plain(cluster: DevCluster, topic: str) -> None:
     """Fill three partitions with keys, values and headers, some empty, some null; the last one's records are gone."""
-    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     headers: list[Any] = [None, [], [("h", b"1"), ("h", None)], [("empty", b"")]]
     for number, count in enumerate((20, 5, 4)):
         for at in range(count):
@@ -227,7 +227,7 @@ def cut(cluster: DevCluster, topic: str, number: int, before: int) -> None:
 
 def produce(cluster: DevCluster, topic: str, count: int, number: int = 0) -> None:
     """Append records to a partition."""
-    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     for at in range(count):
         producer.produce(topic, partition=number, key=b"k%d" % at, value=b"v%d" % at)
     assert producer.flush(PATIENCE_S) == 0

@@ -223,7 +223,7 @@ def test_a_batch_begins_and_ends_where_times_and_offsets_say(
     spark: Any, kafka4: DevCluster, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(kafka4)
-    producer = confluent_kafka.Producer({"bootstrap.servers": kafka4.bootstrap_servers})
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka4.bootstrap_servers, "enable.idempotence": True})
     for number in range(100):
         producer.produce(topic, b"%d" % number, timestamp=1_000_000 + number * 1000)
     producer.flush()

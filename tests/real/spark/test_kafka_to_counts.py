@@ -52,7 +52,7 @@ def truth(words: list[str]) -> Counter[str]:
 def topic(kafka4: DevCluster, words: list[str]) -> str:
     name = f"words-to-count-{os.getpid()}"
     kafka4.create_topic(name, 2)
-    settings = {"bootstrap.servers": kafka4.bootstrap_servers, "linger.ms": 20}
+    settings = {"bootstrap.servers": kafka4.bootstrap_servers, "enable.idempotence": True, "linger.ms": 20}
     producer = confluent_kafka.Producer({**settings, "queue.buffering.max.messages": 2 * RECORDS})
     for number, word in enumerate(words):
         producer.produce(name, word.encode())

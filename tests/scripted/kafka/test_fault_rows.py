@@ -84,7 +84,7 @@ def test_fault_f6_a_coordinator_that_moves_costs_neither_membership_nor_commit()
     try:
         from confluent_kafka import Producer
 
-        producer = Producer({"bootstrap.servers": mock.bootstrap_servers})
+        producer = Producer({"bootstrap.servers": mock.bootstrap_servers, "enable.idempotence": True})
         for number in range(20):
             producer.produce("t", b"%d" % number, partition=0)
         assert producer.flush(20) == 0

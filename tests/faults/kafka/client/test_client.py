@@ -49,7 +49,7 @@ def read(client: KafkaClient, tp: TopicPartition, position: int, count: int) -> 
 
 
 def produce(cluster: DevCluster, topic: str, values: list[bytes]) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, "acks": "all"})
     for value in values:
         producer.produce(topic, value, partition=0)
     assert producer.flush(60) == 0
@@ -155,7 +155,7 @@ def test_fault_f5_without_a_controller_metadata_and_reading_go_on(
         client.wait_on_metadata(topic, 20)
         others = [row for row in client.cluster.partitions_for(topic) if row.leader != controller]
         tp = others[0].topic_partition
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, "acks": "all"})
         for number in range(50):
             producer.produce(topic, b"%d" % number, partition=tp.partition)
         assert producer.flush(60) == 0

@@ -148,7 +148,7 @@ def test_a_record_that_the_broker_refuses_is_found_and_all_others_are_there_once
 ) -> None:
     """The broker refuses the batch that it is in, and with it the transaction."""
     lines, limited = make_topic(kafka4, 2), make_topic(kafka4, configs={"max.message.bytes": "1000"})
-    producer = Producer({"bootstrap.servers": kafka4.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": kafka4.bootstrap_servers, "enable.idempotence": True})
     values = [b"%03d %b" % (number, b"x" * (5000 if number == 40 else 10)) for number in range(100)]
     for number, value in enumerate(values):
         producer.produce(lines, value, partition=number % 2)

@@ -43,7 +43,7 @@ URL_SAFE = str.maketrans("+/", "-_")
 
 
 def produce(cluster: DevCluster, topic: str, counts: dict[int, int], **more: Any) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     for partition, count in counts.items():
         for _ in range(count):
             producer.produce(topic, b"x", partition=partition, **more)

@@ -181,7 +181,7 @@ def test_leaders_are_elected_and_copies_found_in_their_directories(
     with pytest.raises(UnknownTopicOrPartition, match=f"Electing a leader for {topic}-7"):
         admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 7)])
 
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     producer.produce(topic, b"x" * 5000, partition=1)
     assert producer.flush(PATIENCE_S) == 0
     (directory,) = admin.describe_log_dirs([0], [first, second])[0].values()
@@ -205,7 +205,7 @@ def test_the_record_with_the_latest_time_is_found(cluster: DevCluster, admin: Ad
     """As librdkafka finds it, though later records are older; an empty partition has none."""
     topic = make_topic(cluster, partitions=2)
     first, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     for when in (1_700_000_000_000, 1_700_000_009_000, 1_700_000_005_000):
         producer.produce(topic, b"x", partition=0, timestamp=when)
     assert producer.flush(PATIENCE_S) == 0

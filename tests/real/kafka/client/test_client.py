@@ -41,7 +41,7 @@ def client(cluster: DevCluster) -> Iterator[KafkaClient]:
 
 
 def produce(cluster: DevCluster, topic: str, values: list[bytes], partition: int = 0, **config: object) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **config})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, **config})
     for value in values:
         producer.produce(topic, value, partition=partition)
     assert producer.flush(20) == 0
@@ -82,7 +82,7 @@ def test_what_librdkafka_wrote_is_read(
 def test_offsets_by_time_and_ends(cluster: DevCluster, client: KafkaClient, make_topic: MakeTopic) -> None:
     """Earliest, latest and a time give the offsets that librdkafka gives."""
     topic = make_topic(cluster)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     for number in range(10):
         producer.produce(topic, b"x", partition=0, timestamp=1_700_000_000_000 + number * 1000)
     assert producer.flush(20) == 0

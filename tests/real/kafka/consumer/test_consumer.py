@@ -297,7 +297,14 @@ def test_headers_keys_and_nulls_come_as_they_were_written(
     from confluent_kafka import Producer
 
     topic = make_topic(kafka4)
-    producer = Producer({"bootstrap.servers": kafka4.bootstrap_servers, "compression.type": "zstd", "linger.ms": 50})
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka4.bootstrap_servers,
+            "enable.idempotence": True,
+            "compression.type": "zstd",
+            "linger.ms": 50,
+        }
+    )
     for number in range(20):
         headers = [("n", b"%d" % number), ("none", None)] if number % 5 == 0 else None
         producer.produce(topic, None if number % 7 == 0 else b"v", None if number % 2 else b"k", 0, headers=headers)

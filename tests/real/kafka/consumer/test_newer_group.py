@@ -49,7 +49,9 @@ def test_c5_members_come_and_go_and_each_record_is_read_once(
     written: Counter[int] = Counter()
 
     def write() -> None:
-        producer = TheirProducer({"bootstrap.servers": kafka4.bootstrap_servers, "linger.ms": 5})
+        producer = TheirProducer(
+            {"bootstrap.servers": kafka4.bootstrap_servers, "enable.idempotence": True, "linger.ms": 5}
+        )
         while not ended.wait(0.01):
             for partition in range(6):
                 producer.produce(topic, b"x", partition=partition)

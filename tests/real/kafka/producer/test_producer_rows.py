@@ -49,7 +49,9 @@ def test_p2_keys_go_where_librdkafka_sends_them(
     keys = [b"k" * (n * 7 % 331) + b"%d" % n for n in range(300)]
     with Producer(bootstrap_servers=cluster.bootstrap_servers, partitioner=ours) as producer:
         producer.send_many(mine, [b"v"] * 300, keys=keys)
-    confluent = Confluent({"bootstrap.servers": cluster.bootstrap_servers, "partitioner": theirs})
+    confluent = Confluent(
+        {"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, "partitioner": theirs}
+    )
     for key in keys:
         confluent.produce(other, b"v", key=key)
     assert confluent.flush(20) == 0

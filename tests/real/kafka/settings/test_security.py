@@ -107,7 +107,7 @@ def test_records_come_over_every_listener(cluster: DevCluster, make_topic: Calla
     """TLS with a client certificate (its key locked, too), PLAIN and both SCRAMs, with and without TLS."""
     topic = make_topic(cluster)
     values = [os.urandom(50_000) for _ in range(80)]
-    producer = ConfluentProducer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = ConfluentProducer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     for value in values:
         producer.produce(topic, value, partition=0)
     assert producer.flush(PATIENCE_S) == 0

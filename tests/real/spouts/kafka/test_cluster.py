@@ -53,7 +53,7 @@ def await_leader(cluster: DevCluster, topic: str, broker: int) -> None:
 
 
 def produce(cluster: DevCluster, topic: str, values: list[str], partition: int = 0) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     for value in values:
         producer.produce(topic, value, partition=partition)
     assert producer.flush(20) == 0
@@ -154,7 +154,7 @@ def test_records_come_from_the_rack_of_the_workers_while_the_leader_stands_still
     """200 records of 20 000 bytes, ten a fetch: the leader names the replica, and is needed for none of them."""
     topic = make_topic(three, replication=3)
     values = [f"{number:05d}" * 4000 for number in range(200)]
-    producer = Producer({"bootstrap.servers": three.bootstrap_servers, "acks": "all"})
+    producer = Producer({"bootstrap.servers": three.bootstrap_servers, "enable.idempotence": True, "acks": "all"})
     for value in values:
         producer.produce(topic, value, partition=0)
     assert producer.flush(20) == 0
@@ -231,7 +231,7 @@ def visible(cluster: DevCluster, topic: str) -> list[tuple[int, str]]:
 def test_k9_7_t08_a_compacted_topic_holds_nothing_up(three: DevCluster, make_topic: Make, harness: Make) -> None:
     """Holes where records were compacted away, one of them failed and waiting for its retry."""
     topic = make_topic(three, configs=COMPACTED)
-    producer = Producer({"bootstrap.servers": three.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": three.bootstrap_servers, "enable.idempotence": True})
 
     def write(round_number: int) -> None:
         for key in range(5):

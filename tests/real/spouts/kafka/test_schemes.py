@@ -43,7 +43,7 @@ def test_json_and_avro_of_another_client_become_named_fields(
     kafka4: DevCluster, make_topic: Callable[..., str]
 ) -> None:
     plain, avro = make_topic(kafka4), make_topic(kafka4)
-    producer = Producer({"bootstrap.servers": kafka4.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": kafka4.bootstrap_servers, "enable.idempotence": True})
     for number in range(500):
         order = {"user": f"u{number}"}
         stream = io.BytesIO()

@@ -260,7 +260,7 @@ def test_k8_a_start_is_latest_by_time_or_forced_and_what_is_stored_wins(
     kafka39: DevCluster, witness39: Any, make_topic: Make, harness: Make
 ) -> None:
     topic = make_topic(kafka39)
-    producer = Producer({"bootstrap.servers": kafka39.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": kafka39.bootstrap_servers, "enable.idempotence": True})
     for i in range(6):
         producer.produce(topic, f"v{i}", partition=0, timestamp=1_700_000_000_000 + i * 1000)
     producer.flush(20)

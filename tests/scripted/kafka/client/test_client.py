@@ -82,7 +82,7 @@ def read(client: KafkaClient, tp: TopicPartition) -> list[bytes | None]:
 
 
 def produce(mock: MockCluster, partition: int, *values: bytes) -> None:
-    producer = Producer({"bootstrap.servers": mock.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": mock.bootstrap_servers, "enable.idempotence": True})
     for value in values:
         producer.produce("lines", value, partition=partition)
     assert producer.flush(20) == 0

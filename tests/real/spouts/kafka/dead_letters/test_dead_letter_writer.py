@@ -56,7 +56,7 @@ class Sink(Bolt):
 
 
 def write(cluster: DevCluster, topic: str, *values: str) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     for value in values:
         producer.produce(topic, value, f"key {value}", headers=[("trace", b"\x00\xff"), ("none", None)])
     assert producer.flush(20) == 0
