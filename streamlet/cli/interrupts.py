@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from streamlet.backends.contract import RunStatus, Stop
+from streamlet.base.termination_signals import keep
 from streamlet.cli.output import leave
 
 SAME_S = 0.25
@@ -87,14 +88,11 @@ def signals_to(came: Callable[[int, float], None]) -> Iterator[None]:
 
     watching = threading.Thread(target=watch, name="signals", daemon=True)
     watching.start()
-    before_descriptor = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
-    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    undo = keep(lambda *_: None, numbers, write.fileno())
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(before_descriptor)
+        undo()
         write.close()
         watching.join()
         read.close()

@@ -48,7 +48,6 @@ HELD_BY = {
     "unit/model/test_validate.py": ["model/bolt_numbers"],
     "scripted/bolts/test_concurrent.py": ["components/default_anchors"],
     "scripted/bolts/dataframe/test_sink.py": ["bolts/dataframe/row_batches"],
-    "faults/test_signals.py": ["base/termination_signals"],
     "scripted/cli/test_early_interrupt.py": ["base/early_interrupt"],
     "scripted/spouts/dataframe/test_spout.py": ["spouts/dataframe/part_folder", "spouts/dataframe/part_reader"],
     "scripted/kafka/consumer/test_group_thread.py": ["kafka/consumer/classic_group"],

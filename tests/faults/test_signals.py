@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ class Collect(Bolt):
     def process(self, tup):
         self.open.append(tup)
     def process_tick(self, tup):
+        TICK
         for held in self.open:
             self.kept.append(held.values[0])
             self.ack(held)
@@ -62,15 +63,21 @@ class Keeping:
     """A run whose bolt writes what it has acked only when it is closed."""
 
     def __init__(
-        self, folder: Path, child: str = "pass", hooks: Path | None = None, meanwhile: Callable[[], None] = lambda: None
+        self,
+        folder: Path,
+        child: str = "pass",
+        tick: str = "pass",
+        hooks: Path | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
+        options: Sequence[str] = ("--workers", "2"),
     ) -> None:
         self.folder = folder
-        (folder / "kept.py").write_text(FILE.replace("CHILD", child))
+        (folder / "kept.py").write_text(FILE.replace("CHILD", child).replace("TICK", tick))
         environ = {"FOLDER": str(folder), "TMPDIR": str(folder)}
         if hooks is not None:
             environ["PYTHONPATH"] = os.pathsep.join([str(hooks), str(REPOSITORY)])
-        options: dict[str, Any] = {"cwd": folder, "start_new_session": True, "stderr": subprocess.STDOUT}
-        self.run: Marked = streamlet(["run", "kept.py", "--workers", "2"], environ, **options)
+        started: dict[str, Any] = {"cwd": folder, "start_new_session": True, "stderr": subprocess.STDOUT}
+        self.run: Marked = streamlet(["run", "kept.py", *options], environ, **started)
         meanwhile()
         wait_for("tuples", lambda: (folder / "acked").exists())
 
@@ -110,6 +117,37 @@ def test_a_signal_to_every_process_drains_like_ctrl_c(keeping: Any, number: int,
         os.kill(pid, number)
     said = run.end(128 + number)
     assert "Draining" in said and "epoch" not in said
+
+
+OWN_HANDLERS = {
+    "the system's": "import signal; signal.signal(signal.SIGTERM, signal.SIG_DFL)",
+    "one that exits": "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))",
+}
+
+
+@pytest.mark.parametrize("handler", OWN_HANDLERS)
+@pytest.mark.parametrize("when", ["initialize", "later"])
+def test_a_bolts_own_handler_of_a_signal_is_put_back_and_told(keeping: Any, handler: str, when: str) -> None:
+    """Else its worker died first, in the middle of what the coordinator was to drain."""
+    if when == "initialize":
+        run = keeping(child=OWN_HANDLERS[handler])
+    else:
+        run = keeping(tick=f'if not hasattr(self, "own"): self.own = True; {OWN_HANDLERS[handler]}')
+        time.sleep(2.0)  # twice the second within which it is put back
+    everybody = sorted(run.run.family(), key=lambda pid: pid == run.run.process.pid)
+    for pid in everybody:
+        os.kill(pid, signal.SIGTERM)
+    said = run.end(143)
+    whose = "collect" if when == "initialize" else "A component"
+    assert f"{whose}, or a library" in said and said.count("changed what SIGTERM does") == 1
+    assert "epoch" not in said, said
+
+
+@pytest.mark.parametrize("handler", OWN_HANDLERS)
+def test_inline_a_bolts_own_handler_of_a_signal_is_put_back(keeping: Any, handler: str) -> None:
+    run = keeping(child=OWN_HANDLERS[handler], options=["--backend", "inline"])
+    os.kill(run.run.process.pid, signal.SIGTERM)
+    assert "changed what SIGTERM does" in run.end(143)
 
 
 def test_a_worker_that_gets_a_signal_alone_goes_on(keeping: Any) -> None:

@@ -47,9 +47,10 @@ from streamlet.runtime.tasks.user_errors import (
 )
 from streamlet.runtime.worker.back_pressure import BackPressure
 from streamlet.runtime.worker.closing import close_components
-from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.long_calls import LongCalls
 from streamlet.runtime.worker.memory_growth import MemoryGrowth
+from streamlet.runtime.worker.process_watch import LOOK_S as PROCESS_LOOK_S
+from streamlet.runtime.worker.process_watch import ProcessWatch
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.spout_wakeups import SpoutWakeups
 from streamlet.runtime.worker.spout_weights import SpoutWeights
@@ -200,6 +201,7 @@ class WorkerLoop:
         self.long_calls = LongCalls(shared, self.tasks, self.back_pressure.bounded, self.post)
         self.ledgers.look_back, self.ledgers.long_s = self.long_calls.look_back, self.long_calls.long_s
         self._thread_watch = ThreadWatch(shared.tell, self._note_final)
+        self._process_watch = ProcessWatch(shared.tell)
         self.wakeups = SpoutWakeups(
             self.selector,
             lambda spout: self.ledgers.guard(spout, "fileno", spout.spout.fileno),
@@ -225,6 +227,7 @@ class WorkerLoop:
         self.selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wake)
         self.links.attach(self.selector)
         now = self.clock.monotonic()
+        self._process_watch.look("The topology's file, or a library that it uses,")
         for task in self.plan.tasks_on(self.shared.worker):
             where, began = "its constructor", self.clock.monotonic()
             self.shared.in_hand.note_call(task.task_id, where, began)
@@ -244,6 +247,8 @@ class WorkerLoop:
                 called = cls if where != "initialize" else live.component.initialize
                 told = could_not_start(task.component, task.task_id, where, error, called)
                 raise told from behind(told, error)
+            whose = f"{task.component}, or a library that it uses,"
+            self._process_watch.look(whose, task.component, task.task_id)
             live.task.emitted_much = partial(self._emitted_much, live)
             if isinstance(live.task, SpoutTask):
                 self._add_spout(live.task, now)
@@ -254,9 +259,10 @@ class WorkerLoop:
                 self._add_bolt(live, now)
         self.long_calls.begin(self.timers, now)
         self.timers.every(IDLE_S, self.wakeups.renew, now)
+        later = "A component, or a library that one uses,"
+        self.timers.every(PROCESS_LOOK_S, lambda: self._process_watch.look(later), now)
         self.timers.every(THREADS_LOOK_S, lambda: self._thread_watch.look(self.tasks.values()), now)
         self.shared.in_hand.clear()
-        keep_shown()
 
     def _add_spout(self, spout: SpoutTask, now: float) -> None:
         self.spouts[spout.task_id] = spout

@@ -33,7 +33,7 @@ from streamlet.base.errors import StreamletError
 from streamlet.base.log_line import LogLine
 from streamlet.base.open_files import flush_open_files
 from streamlet.base.pools import MOST_S, NO_CALLS, STILL_S, PoolCalls, finish_pools
-from streamlet.base.termination_signals import TERMINATION_SIGNALS, let_in
+from streamlet.base.termination_signals import TERMINATION_SIGNALS, keep, let_in
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import Tuple
 from streamlet.model.paused import PausedPart
@@ -768,11 +768,9 @@ def _leave_signals_to_coordinator() -> None:
     # systemd, a container's end and `kill` of a group send SIGTERM to every process. A worker that died of it would
     # take along what its coordinator is about to drain.
     numbers = [number for number in TERMINATION_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    for number in numbers:
-        # A handler that does nothing, not SIG_IGN: what a component starts would inherit that for good, and could not
-        # be terminated.
-        signal.signal(number, lambda *_: None)
-        signal.siginterrupt(number, False)
+    # A handler that does nothing, not SIG_IGN: what a component starts would inherit that for good, and could not be
+    # terminated.
+    keep(lambda *_: None, numbers)
     # A child that is forked (multiprocessing) is the user's own, and ends like any program. A signal that comes before
     # it has its own handlers waits until it has.
     masks = threading.local()

@@ -117,6 +117,46 @@ def test_logging_that_a_topology_configures_leaves_the_runs_own_lines(streamlet,
     assert "warning few: said later" in done.stderr
 
 
+CONFIGURES_LATER = """
+import logging, logging.config, threading, time
+from streamlet import Bolt, ReliableSpout, Topology
+
+def configure():
+    logging.config.dictConfig({"version": 1, "root": {"level": "ERROR", "handlers": []}})
+
+class Slow(ReliableSpout):
+    outputs = ["n"]
+    n, since = 0, 0.0
+    def next_tuple(self):
+        if time.monotonic() - self.since > 0.25 and self.n < 10:
+            self.n, self.since = self.n + 1, time.monotonic()
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 10 and not self.has_unfinished()
+
+class Sink(Bolt):
+    def process(self, tup):
+        if tup.values[0] == 1:
+            CONFIGURE
+        if tup.values[0] == 10:
+            self.logger.info("the last one came")
+
+class Made(Topology):
+    slow = Slow.spec()
+    sink = Sink.spec(inputs=[slow])
+"""
+
+
+@backends
+@pytest.mark.parametrize("where", ["configure()", "threading.Thread(target=configure).start()"])
+def test_logging_that_a_bolt_configures_later_leaves_the_runs_own_lines(streamlet, backend: str, where: str) -> None:
+    """In ``process``, as by a library that is imported there, or on a thread: within a second."""
+    file = streamlet.write(CONFIGURES_LATER.replace("CONFIGURE", where))
+    done = streamlet("run", file, "--backend", backend, "--until-caught-up")
+    assert done.returncode == 0, done
+    assert "info    sink: the last one came" in done.stderr
+
+
 def test_a_worker_does_what_was_left_for_its_exit(streamlet, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     left = f"self.mark = atexit.register(Path({str(mark)!r}).write_text, 'done')"
