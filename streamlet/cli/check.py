@@ -19,7 +19,7 @@ from streamlet.model.delivery import is_exactly_once, not_covered
 from streamlet.model.settings import SETTINGS
 from streamlet.model.spec import SPOUT
 from streamlet.model.topology import TopologySpec
-from streamlet.model.validate import InvalidTopology, unread_streams
+from streamlet.model.validate import InvalidTopology, warnings_of
 from streamlet.running import make_request
 
 
@@ -64,7 +64,7 @@ def check(
         _list_settings(topology, as_json)
     elif topology is not None:
         click.echo(f"{topology.name} in {target} is valid: {summary(topology)}.")
-        for line in unread_streams(topology):
+        for line in warnings_of(topology):
             click.echo(line)
         if is_exactly_once(request.conf):
             click.echo(not_covered(topology))
@@ -111,7 +111,7 @@ def _check_as_json(target: TopologyTarget, pairs: tuple[str, ...], config: Path 
         if purpose:
             _stages(request)
         answer |= {"topology": topology.name, "valid": True, "tasks": task_count(topology), "problems": []}
-        answer["warnings"] = unread_streams(topology)
+        answer["warnings"] = warnings_of(topology)
     except InvalidTopology as error:
         status = error.exit_status
         problems = [{"component": p.component, "message": p.message, "remedy": p.remedy} for p in error.problems]

@@ -75,7 +75,8 @@ class TopologyContext(Mapping[str, Any]):
                 return {stream: list(fields) for stream, fields in self.outputs.items()}
             case "source->stream->fields":
                 return {name: {s: list(f) for s, f in streams.items()} for name, streams in self.sources.items()}
-        raise KeyError(key)
+        own = f"context.{key} is an attribute. " if hasattr(self, key) else ""
+        raise KeyError(f"A context has not the key {key!r}. {own}As in Storm it has {', '.join(_STORMS_KEYS)}.")
 
     def __iter__(self) -> Iterator[str]:
         return iter(_STORMS_KEYS)

@@ -16,6 +16,7 @@ from streamlet.base.errors import BadInput, SettingError
 from streamlet.model.bolt_numbers import not_numbers
 from streamlet.model.delivery import delivery_problems
 from streamlet.model.grouping import KINDS, Grouping
+from streamlet.model.misspelt_names import misspelt
 from streamlet.model.own_attributes import users_classes
 from streamlet.model.plan import TICK_PERIOD, TIME_OUT
 from streamlet.model.settings import SETTINGS, STORMS_SETTINGS, parse_setting
@@ -145,6 +146,12 @@ def _whole(topology: TopologySpec) -> Iterator[Problem]:
     for name, count in Counter(component.name for component in topology.components).items():
         if count > 1:
             yield Problem(name, f"{count} components have this name.", "Give each its own, with name= or another line.")
+
+
+def warnings_of(topology: TopologySpec) -> list[str]:
+    """Return a warning for each thing that was hardly meant."""
+    classes = dict.fromkeys(component.cls for component in topology.components)
+    return [*unread_streams(topology), *(line for cls in classes for line in misspelt(cls))]
 
 
 def unread_streams(topology: TopologySpec) -> list[str]:

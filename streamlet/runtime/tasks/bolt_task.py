@@ -47,7 +47,14 @@ from streamlet.runtime.tasks.in_hand import (
 from streamlet.runtime.tasks.other_threads import OtherThreads, RefusedEmits, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.untracked_counts import TaskCells, cells_apart
-from streamlet.runtime.tasks.user_errors import Defined, behind, bolt_ended_run, every_tuple_failed, never_settled
+from streamlet.runtime.tasks.user_errors import (
+    Defined,
+    behind,
+    bolt_ended_run,
+    called_by_users,
+    every_tuple_failed,
+    never_settled,
+)
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copied, copies
 from streamlet.tracking.roots import entry_of, owner_task
 from streamlet.tracking.shared_roots import Root, each_root
@@ -256,7 +263,7 @@ class BoltTask:
                 put((0, 0, [*tup]))
             return None
 
-        return emit
+        return called_by_users(emit)
 
     def _emit_one_field(self, pick: Callable[[Any], Outbox]) -> Callable[..., list[int] | None]:
         """Make the closure for one field: no loop over values, no call for a key."""
@@ -299,7 +306,7 @@ class BoltTask:
                 put((0, 0, [value]))
             return None
 
-        return emit
+        return called_by_users(emit)
 
     def emit_anywhere(
         self,
@@ -1129,6 +1136,10 @@ class BoltTask:
             self.rest(True)
             told = bolt_ended_run(self.emitter.component, type(self.bolt), error, called)
             raise told from behind(told, error)
+
+
+for _method in (BoltTask.emit_anywhere, BoltTask.emit_many, BoltTask.ack, BoltTask.fail):
+    called_by_users(_method)
 
 
 def _given(tup: Tuple | TupleId | Batch) -> Tuple | Batch:

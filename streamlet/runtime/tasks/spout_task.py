@@ -25,6 +25,7 @@ from streamlet.runtime.tasks.in_hand import Key, message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.untracked_counts import TaskCells, cells_apart
+from streamlet.runtime.tasks.user_errors import called_by_users
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies
 from streamlet.tracking.acker import AckLedger
 from streamlet.tracking.census import CensusResult
@@ -203,7 +204,7 @@ class SpoutTask:
             put((root, edge, [*tup]))
             return None
 
-        return emit
+        return called_by_users(emit)
 
     def emit_anywhere(
         self,
@@ -459,7 +460,7 @@ class SpoutTask:
                 send_many(tuples, tup_id, stream)
 
         self._spares = True
-        vars(self).update(emit=emit, emit_many=emit_many)
+        vars(self).update(emit=called_by_users(emit), emit_many=called_by_users(emit_many))
 
     def apply_crashes(self, roots: Iterable[int], how: str, component: str = "") -> None:
         """Fail the trees whose tuples a worker died of.
@@ -805,6 +806,10 @@ class SpoutTask:
         """Count messages neither acked nor given up: open trees, failures to be replayed."""
         known = self.spout.unfinished_count()
         return len(self.pending) + self._unreplayed() if known is None else known
+
+
+for _method in (SpoutTask.emit_anywhere, SpoutTask.emit_many, SpoutTask.emit_each):
+    called_by_users(_method)
 
 
 def _xor_of_edges(drawn: int, count: int) -> int:

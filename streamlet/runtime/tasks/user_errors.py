@@ -15,7 +15,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError, text_of
@@ -43,6 +43,15 @@ _CALLERS = tuple(f"{_OURS}/{part}" for part in ("runtime", "components", "bolts/
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 logger = logging.getLogger("streamlet")
+
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def called_by_users(function: FunctionT) -> FunctionT:
+    """Name a function in Python's own errors as its user calls it."""
+    function.__qualname__ = function.__name__.removesuffix("_anywhere")
+    return function
 
 
 class ComponentFailed(StreamletError):

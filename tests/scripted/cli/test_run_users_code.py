@@ -117,6 +117,16 @@ def test_logging_that_a_topology_configures_leaves_the_runs_own_lines(streamlet,
     assert "warning few: said later" in done.stderr
 
 
+@pytest.mark.parametrize("call", ["emit(['a'], anchor=[])", "emit_many([['a']], anchor=[])", "ack(tuple=None)"])
+@pytest.mark.parametrize("fields", ["n", "n, k"])
+def test_a_wrong_argument_is_refused_with_the_name_of_the_call(streamlet, call: str, fields: str) -> None:
+    """As the user wrote it, and not by what stands behind it."""
+    file = streamlet.write(made(sink=f"outputs = {fields.split(', ')!r}", initialize=f"self.{call}"))
+    done = streamlet("run", file, "--backend", "inline", "--until-caught-up")
+    name = call.partition("(")[0]
+    assert done.returncode == 1 and f" {name}() got an unexpected keyword argument" in done.stderr, done
+
+
 CONFIGURES_LATER = """
 import logging, logging.config, threading, time
 from streamlet import Bolt, ReliableSpout, Topology

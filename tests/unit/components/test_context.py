@@ -40,6 +40,12 @@ def test_a_context_has_storms_keys() -> None:
     assert context["streams"] == ["default"] and context["stream->outputfields"] == {"default": ["word", "count"]}
     assert context.get("stream->target->grouping") is None and set(context) == dict(context).keys()
     assert conf["topology.name"] == "Two" and bolt.debug is True
+    with pytest.raises(
+        KeyError, match=r"not the key 'task_id'\. context\.task_id is an attribute\. .*taskid, component"
+    ):
+        context["task_id"]
+    with pytest.raises(KeyError, match=r"not the key 'pid'\. As in Storm it has taskid"):
+        context["pid"]
 
 
 def test_the_process_id_is_the_workers() -> None:
