@@ -19,6 +19,7 @@ from streamlet.backends.run_coordinator import START_REFUSED, Adopt, RunCoordina
 from streamlet.base.errors import BadInput
 from streamlet.base.termination_signals import held_back
 from streamlet.runtime.supervision.worker_states import HeldUp
+from streamlet.runtime.worker import closed_descriptors
 from streamlet.runtime.worker.channel import ControlChannel
 
 OWN_END_S = 0.5
@@ -215,4 +216,4 @@ def _exit_text(returncode: int) -> str:
     if returncode < 0:
         names = {each.value: each.name for each in signal.Signals}  # of real-time signals the first and the last alone
         return f"was killed by {names.get(-returncode, f'signal {-returncode}')}"
-    return f"ended with status {returncode}"
+    return closed_descriptors.HOW if returncode == closed_descriptors.STATUS else f"ended with status {returncode}"

@@ -50,7 +50,7 @@ from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.in_hand import InHand, roots_at_work, shortened
 from streamlet.runtime.tasks.user_errors import Complaints, ComponentFailed, exited, memory_limit
-from streamlet.runtime.worker import messages
+from streamlet.runtime.worker import closed_descriptors, messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.collector import Collector
 from streamlet.runtime.worker.hang_watch import Hang, HangWatch, call_text, present_call, stack_in_call
@@ -195,7 +195,8 @@ class Worker:
             self.initialized = True
             self.channel.send(messages.Initialized())
             self._turn()
-        except ChannelClosed:
+        except ChannelClosed as error:
+            self._end_if_closed(error.__context__)
             self.clean = False
         except MemoryError as error:
             return self._out_of_memory(error)
@@ -204,6 +205,7 @@ class Worker:
                 self._loop.finish_open_trees()
             return self._failed(error, error.exit_status)
         except Exception as error:  # noqa: BLE001 - the last frame of a process: report, then end
+            self._end_if_closed(error)
             return self._failed(error, 1)
         except BaseException as error:  # noqa: BLE001 - a component's sys.exit(), too
             # A component's sys.exit() is no death of the worker: a replacement would come to the same line again. So it
@@ -211,6 +213,12 @@ class Worker:
             tasks = () if self._loop is None else self._loop.tasks.values()
             return self._failed(exited(error, component_names(tasks)), 1)
         return self._close()
+
+    def _end_if_closed(self, error: BaseException | None) -> None:
+        """End the process if it has lost a descriptor of its own. Any thread."""
+        if error is not None and closed_descriptors.is_closed(error):
+            # What a Spark executor runs is not this user's to see, but for what it says itself.
+            closed_descriptors.end(self.index, self.epoch, {*self._components.values()}, shown=self._over_network)
 
     def _out_of_memory(self, error: MemoryError) -> int:
         """Ask to be replaced: what a MemoryError left half done in our own code cannot be trusted."""
@@ -508,9 +516,11 @@ class Worker:
                     if time.monotonic() >= due:
                         due = next_multiple(time.monotonic(), period) + min(BEAT_AFTER_S, period / 2)
                         self._beat()
-            except ChannelClosed:
+            except ChannelClosed as error:
+                self._end_if_closed(error.__context__)
                 self._orphaned()
             except Exception as error:  # noqa: BLE001 - the last frame of a thread: report, then end
+                self._end_if_closed(error)
                 # A row or metric that cannot be packed: reported by name, since a replacement would be silent again.
                 self._report_failed(error, 1)
                 self._orphaned()

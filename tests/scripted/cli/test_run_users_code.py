@@ -117,6 +117,40 @@ def test_logging_that_a_topology_configures_leaves_the_runs_own_lines(streamlet,
     assert "warning few: said later" in done.stderr
 
 
+CLOSES = """
+import os
+from streamlet import Bolt, ReliableSpout, Topology
+
+class Few(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if self.n < 300:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 300 and not self.has_unfinished()
+
+class Sink(Bolt):
+    def process(self, tup):
+        if tup.values[0] == 100:
+            os.closerange(3, 1000)
+
+class Made(Topology):
+    few = Few.spec()
+    sink = Sink.spec(inputs=[few])
+"""
+
+
+def test_a_bolt_that_closes_its_workers_descriptors_is_named_with_its_tuple(streamlet) -> None:
+    """A worker without its channel can say nothing itself; it left three tracebacks, and the tuple was never found."""
+    done = streamlet("run", streamlet.write(CLOSES), "--workers", 2, "--until-caught-up")
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done
+    assert "ended with descriptors closed that are streamlet's own (os.closerange does so)" in done.stderr, done
+    assert "few: gave up tuple 100 after 3 failures" in done.stderr and "1 tuple tree of the spout few" in done.stderr
+    assert done.stderr.count("gave up") == 1
+
+
 @pytest.mark.parametrize("call", ["emit(['a'], anchor=[])", "emit_many([['a']], anchor=[])", "ack(tuple=None)"])
 @pytest.mark.parametrize("fields", ["n", "n, k"])
 def test_a_wrong_argument_is_refused_with_the_name_of_the_call(streamlet, call: str, fields: str) -> None:
