@@ -14,6 +14,9 @@ FAILED = 2
 NO_ROWS = (str, bytes, bytearray, dict, set, frozenset)
 """Types that have a length and give values, but not one value for each field in order."""
 
+MAX_DEPTH = 64
+"""Most lists and dictionaries around a value of a tuple."""
+
 CONTAINERS: frozenset[type] = frozenset({list, tuple, dict})
 """Types of values that have others inside."""
 

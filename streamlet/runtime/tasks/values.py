@@ -15,12 +15,12 @@ import crc32c
 import msgpack
 
 from streamlet.base.errors import ValueCannotTravel
+from streamlet.components.tuples import MAX_DEPTH
 
 PLAIN = frozenset({str, bytes, float, bool, type(None)})
 """Types that travel as they are. An int does too, within 64 bits."""
 
 INT_MIN, INT_MAX = -(1 << 63), (1 << 64) - 1
-MAX_DEPTH = 64
 
 
 def travelling(values: Sequence[Any], component: str, stream: str, fields: Sequence[str]) -> list[Any]:

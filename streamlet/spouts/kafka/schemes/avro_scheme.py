@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from streamlet.base.errors import SettingError
+from streamlet.components.tuples import MAX_DEPTH
 from streamlet.spouts.kafka.errors import UnreadableData
 from streamlet.spouts.kafka.schemes.avro_defaults import UnfitDefault, decode_defaults
 from streamlet.spouts.kafka.schemes.avro_nesting import check_nesting, refers_to_itself
@@ -168,12 +169,18 @@ def find_what_travels(found: Any, steps: PathSteps) -> Any:
         raise UnreadableData(f"{'.'.join(steps) or 'it'} is nested too deep to be a field of a tuple") from None
 
 
-def in_travelling_form(value: Any) -> Any:
-    """Return a value with decimals, dates, times and UUIDs as text."""
+def in_travelling_form(value: Any, depth: int = 0) -> Any:
+    """Return a value with decimals, dates, times and UUIDs as text.
+
+    Raises RecursionError where it is nested too deep for a tuple.
+    """
+    # Counted: how deep the interpreter itself can follow differs from one version of Python to the next.
+    if depth > MAX_DEPTH and isinstance(value, dict | list | tuple):
+        raise RecursionError
     if isinstance(value, dict):
-        return {name: in_travelling_form(inner) for name, inner in value.items()}
+        return {name: in_travelling_form(inner, depth + 1) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [in_travelling_form(inner) for inner in value]
+        return [in_travelling_form(inner, depth + 1) for inner in value]
     if isinstance(value, datetime):
         return value.astimezone(UTC) if value.tzinfo else value.isoformat()
     if isinstance(value, date | time_of_day):

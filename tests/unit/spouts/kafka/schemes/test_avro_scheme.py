@@ -14,6 +14,8 @@ import fastavro
 import pytest
 
 from streamlet.base.errors import SettingError
+from streamlet.components.tuples import MAX_DEPTH
+from streamlet.runtime.tasks.values import travelling
 from streamlet.spouts.kafka import AvroScheme, Record, SchemaRegistry
 from streamlet.spouts.kafka.errors import FieldMissing, UnreadableData
 from streamlet.spouts.kafka.schemes.schema_registry import RegisteredSchema
@@ -171,6 +173,12 @@ def test_a_record_nested_without_bound_is_unreadable_and_kills_no_worker(length:
 def test_what_is_too_deep_to_travel_is_unreadable() -> None:
     with pytest.raises(UnreadableData, match="next is nested too deep to be a field of a tuple"):
         AvroScheme(["v", "next"], schema=LIST).deserialize(record(linked(499)))
+    # What a tuple takes is read, and one more is not; each of these records is one more around the last.
+    scheme = AvroScheme(["next"], schema=LIST)
+    ((found,),) = scheme.deserialize(record(linked(MAX_DEPTH + 2)))
+    assert travelling([found], "spout", "default", ["next"]) == [found]
+    with pytest.raises(UnreadableData, match="nested too deep"):
+        scheme.deserialize(record(linked(MAX_DEPTH + 3)))
 
 
 def test_a_schema_that_holds_itself_without_end_is_read_by_no_record() -> None:
