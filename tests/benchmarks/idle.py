@@ -121,7 +121,7 @@ def main() -> None:
                     for api, count in counts.most_common():
                         print(f"  {api:20} {count:6} ({count / args.seconds:.2f} a second)")
     ours, floor = statistics.median(cpu[OURS]), statistics.median(cpu[FLOOR])
-    print(f"{args.seconds:.0f} s idle, median of {args.rounds}, of a core (wanted below 0.5 %):")
+    print(f"{args.seconds:.0f} s idle, median of {args.rounds}, of a core (wanted at most 0.3 %):")
     for name, found in cpu.items():
         print(f"  {name:16} {statistics.median(found):.2%}  ({', '.join(f'{part:.2%}' for part in found)})")
     print(f"  of ours, waking up takes {floor / ours:.0%} on this machine")
