@@ -52,14 +52,17 @@ def make_certificates(directory: Path) -> Certificates:
 def _authority(directory: Path, name: str) -> None:
     key, certificate = str(directory / f"{name}.key"), str(directory / f"{name}.pem")
     subject = f"/CN=streamlet development {name}"
-    _openssl("req", "-x509", *_new_key(key), "-out", certificate, "-days", _DAYS, "-subj", subject)
+    # Rule: as RFC 5280 wants certificates, with key usage and key identifiers. Python verifies strictly from 3.13 on.
+    usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+    _openssl("req", "-x509", *_new_key(key), "-out", certificate, "-days", _DAYS, "-subj", subject, *usage)
 
 
 def _signed(directory: Path, name: str, authority: str, extension: str) -> None:
     key, request, certificate = (str(directory / f"{name}.{kind}") for kind in ("key", "csr", "crt"))
     _openssl("req", "-new", *_new_key(key), "-out", request, "-subj", f"/CN={name}")
     extensions = directory / f"{name}.ext"
-    extensions.write_text(extension + "\n")
+    identified = "basicConstraints=critical,CA:FALSE\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+    extensions.write_text(f"{identified}{extension}\n")
     signer = ["-CA", str(directory / f"{authority}.pem"), "-CAkey", str(directory / f"{authority}.key")]
     sign = ["x509", "-req", "-in", request, *signer, "-CAcreateserial", "-out", certificate]
     _openssl(*sign, "-days", _DAYS, "-extfile", str(extensions))

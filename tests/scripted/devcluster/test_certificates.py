@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from pathlib import Path
 
@@ -25,6 +26,33 @@ def test_each_is_what_its_name_says(tmp_path: Path) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(made.client, made.stranger_key)
     for authority in (made.ca, made.stranger_ca):
         ssl.create_default_context(cafile=str(authority))
+
+
+def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
+    """Both ends of one connection, in memory."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1"),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(10):
+        for end in ends:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    assert all(end.version() for end in ends) and ends[1].getpeercert()
+
+
+def test_they_hold_where_a_verifier_is_strict(tmp_path: Path) -> None:
+    """As Python 3.13 is in each context it makes by default: for key usage and key identifiers, with every authority."""
+    made = make_certificates(tmp_path)
+    client = ssl.create_default_context(cafile=str(made.ca))
+    client.load_cert_chain(made.client, made.client_key)
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(made.ca))
+    server.load_cert_chain(made.broker)
+    server.verify_mode = ssl.CERT_REQUIRED
+    for context in (client, server):
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+    shake_hands(client, server)
 
 
 def test_without_openssl_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
