@@ -43,7 +43,7 @@ def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
 
 
 def test_they_hold_where_a_verifier_is_strict(tmp_path: Path) -> None:
-    """As Python 3.13 is in each context it makes by default: for key usage and key identifiers, with every authority."""
+    """As Python 3.13 is in each context it makes by default: key usage and key identifiers are wanted."""
     made = make_certificates(tmp_path)
     client = ssl.create_default_context(cafile=str(made.ca))
     client.load_cert_chain(made.client, made.client_key)
