@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
@@ -11,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from streamlet import Batch, Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
+from streamlet import AsyncBolt, Batch, Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
 
 
 class Notes:
@@ -257,6 +258,20 @@ class Once(Numbers):
     """Replays nothing."""
 
     max_fails = 0
+
+
+class AwaitsForGood(AsyncBolt):
+    """Its call on every hundredth number never returns."""
+
+    async def process(self, tup: Tuple) -> None:
+        if tup.values[0] % 100 == 0:
+            await asyncio.Event().wait()
+
+
+class AwaitingForGood(Topology):
+    config = CONFIG
+    numbers = Once.spec()
+    slow = AwaitsForGood.spec(inputs=[numbers])
 
 
 class ForgettingForGood(Topology):

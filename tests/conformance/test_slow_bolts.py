@@ -181,6 +181,19 @@ def test_an_end_by_timeouts_names_the_bolt_that_had_the_tuples(backend: str, wor
 
 
 @backends
+def test_a_call_of_a_pool_longer_than_the_timeout_is_not_told_as_a_forgotten_tuple(
+    backend: str, workers: int, tmp_path: Path
+) -> None:
+    """No ack is missing, and a smaller max_unacked would not help: the advice was for bolts that ack themselves."""
+    with pytest.raises(TreesFailed) as caught:
+        Ran(tmp_path, backend, workers, "AwaitingForGood", slow__count=250)
+    seen = caught.value.result
+    assert seen.components["numbers"].given_up == seen.components["numbers"].timed_out == 3
+    assert "The bolt slow (task 2) had been in process for longer than" in caught.value.message
+    assert "acked" not in caught.value.message and "auto_ack" not in caught.value.message
+
+
+@backends
 def test_a_run_of_a_slow_bolt_that_is_ended_by_time_leaves_nothing_open(
     backend: str, workers: int, tmp_path: Path
 ) -> None:

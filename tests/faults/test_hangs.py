@@ -787,7 +787,7 @@ def test_a_pool_whose_emits_wait_while_a_spout_blocks_the_loop_is_not_told_to_be
 
 
 ENDS = """
-import threading
+import asyncio, threading
 from streamlet import AsyncBolt, Bolt, ReliableSpout, ThreadedBolt, Topology
 
 class Numbers(ReliableSpout):
@@ -819,11 +819,21 @@ class Looped(Topology):
     config = Pooled.config
     numbers = Numbers.spec()
     last = Loop.spec(inputs=[numbers])
+
+class Await(AsyncBolt):
+    async def process(self, tup):
+        if tup.values[0] == 100:
+            await asyncio.Event().wait()
+
+class Awaited(Topology):
+    config = Pooled.config
+    numbers = Numbers.spec()
+    last = Await.spec(inputs=[numbers])
 """
 
 
 @pytest.mark.parametrize("backend", [ProcessesBackend, InlineBackend])
-@pytest.mark.parametrize("topology", ["Pooled", "Looped"])
+@pytest.mark.parametrize("topology", ["Pooled", "Looped", "Awaited"])
 def test_a_call_of_a_pool_that_hangs_at_the_end_is_named_in_the_last_words_and_the_result(
     topology: str, backend: type[Any], tmp_path: Path
 ) -> None:

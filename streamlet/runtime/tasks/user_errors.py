@@ -15,7 +15,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError, text_of
@@ -346,16 +346,28 @@ def _consequence_for(batch: Batch) -> str:
 # -- tuples that take too long ---------------------------------------------------------------------------------------
 
 
-def forgotten_by(bolt: str, task_id: int, timeout_s: float) -> str:
+class Holder(NamedTuple):
+    """The bolt that has tuples which timed out."""
+
+    bolt: str
+    task: int
+    has_calls: bool
+    """It is a ThreadedBolt or an AsyncBolt: as long as it has a tuple, a call of ``process`` is under way."""
+
+
+def forgotten_by(holder: Holder, timeout_s: float) -> str:
     """Name the bolt that had tuples which timed out."""
+    limit = f"longer than topology.message.timeout.secs ({timeout_s:g} s)"
+    if holder.has_calls:
+        return f"The bolt {holder.bolt} (task {holder.task}) had been in process for {limit} on its tuples."
     return (
-        f"The bolt {bolt} (task {task_id}) was given tuples longer than topology.message.timeout.secs ({timeout_s:g} "
-        "s) ago, and has neither acked nor failed them."
+        f"The bolt {holder.bolt} (task {holder.task}) was given tuples {limit} ago, and has neither acked nor failed "
+        "them."
     )
 
 
-def timed_out(spout: str, count: int, timeout_s: float, holder: tuple[str, int] | None) -> str:
-    """Explain time-outs; ``holder`` is the bolt that has the tuples, with its task, None if nobody has them."""
+def timed_out(spout: str, count: int, timeout_s: float, holder: Holder | None) -> str:
+    """Explain time-outs; ``holder`` is None if nobody has the tuples."""
     what = f"{count:,} tuple tree{'' if count == 1 else 's'} of the spout {spout} timed out"
     limit = f"topology.message.timeout.secs ({timeout_s:g} s)"
     if holder is None:
@@ -364,12 +376,18 @@ def timed_out(spout: str, count: int, timeout_s: float, holder: tuple[str, int] 
             "informed. Where no component catches and drops what streamlet raises, this is a bug of streamlet: please "
             "report it."
         )
+    bolt = f"the bolt {holder.bolt} (task {holder.task})"
+    if holder.has_calls:
+        return (
+            f"{what}: {bolt} has been in process for longer than {limit} on tuples of theirs. The spout was informed. "
+            "Give what process waits for a time-out of its own; one that works for so long needs a longer "
+            "topology.message.timeout.secs."
+        )
     return (
-        f"{what}: the bolt {holder[0]} (task {holder[1]}) was given tuples of theirs longer than {limit} ago, and has "
-        "neither acked nor failed them. The spout was informed. A bolt with auto_ack = False calls self.ack(tup) or "
-        "self.fail(tup) once for each tuple, in the end. One whose threads are behind needs a smaller max_unacked; one "
-        "that holds tuples for longer on purpose needs a longer time-out. Of a ThreadedBolt or AsyncBolt, process has "
-        "not returned: give what it waits for a time-out of its own."
+        f"{what}: {bolt} was given tuples of theirs longer than {limit} ago, and has neither acked nor failed them. "
+        "The spout was informed. A bolt with auto_ack = False calls self.ack(tup) or self.fail(tup) once for each "
+        "tuple, in the end. One whose threads are behind needs a smaller max_unacked; one that holds tuples for longer "
+        "on purpose needs a longer time-out."
     )
 
 

@@ -49,6 +49,8 @@ class LongCalls:
             lambda *told: post(partial(shared.tell, *told)),
         )
         self._held: HeldWatch | None = None
+        self._at_end: list[dict[str, Any]] | None = None
+        """The rows of the moment when components began to be closed."""
 
     def begin(self, timers: Timers, now: float) -> None:
         """Look from the loop, too, now that all bolts are built."""
@@ -96,7 +98,15 @@ class LongCalls:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the tuples that bolts work on elsewhere for too long. Any thread."""
+        if self._at_end is not None:
+            return self._at_end
         return [] if self._held is None else self._held.rows(self._shared.clock.monotonic())
+
+    def close(self) -> None:
+        """Keep the rows as they are, before components are closed."""
+        # Rule: the close of an AsyncBolt cancels a coroutine that awaits for ever, and nothing hangs any more. It is
+        # what the drain waited for all the same, and the last words name it.
+        self._at_end = self.rows()
 
     def stuck(self) -> tuple[int, Tuple, float] | None:
         """Return a task whose threads all hang, its oldest tuple, since when."""

@@ -463,6 +463,7 @@ class WorkerLoop:
 
     def close(self, clean: bool) -> list[ComponentFailed]:
         """Close all components, and the loop; return what they raised, by name."""
+        self.long_calls.close()
         self._refuse_calls(object, "after the run had closed. It was not taken.")
         raised = close_components(self.tasks.values(), self.shared, clean, self.long_calls.is_over)
         self._thread_watch.look(self.tasks.values())

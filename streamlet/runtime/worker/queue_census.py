@@ -25,7 +25,7 @@ from streamlet.runtime.tasks.in_hand import CALL, CALLS, COUNT, TASK
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.shuffle import CALM
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.runtime.tasks.user_errors import AGAIN_S, forgotten_by, timed_out, waits_long
+from streamlet.runtime.tasks.user_errors import AGAIN_S, Holder, forgotten_by, timed_out, waits_long
 from streamlet.runtime.worker.timers import Timers
 from streamlet.tracking.census import Answer, Ask, Census, CensusResult
 from streamlet.tracking.overdue import NOBODY
@@ -199,12 +199,20 @@ class QueueCensus:
             key = spout.task_id, task
             self._unreported[key] += count
             if self._told_expired.due(key, now) is not None:
-                holder = None if task == NOBODY else (self._name(task), task)
+                holder = None if task == NOBODY else self._holder(task)
                 text = timed_out(self._name(spout.task_id), self._unreported.pop(key), spout.pending.timeout_s, holder)
                 if holder is not None and key not in self._explained:
                     self._explained.add(key)
-                    self._shared.explain(forgotten_by(*holder, spout.pending.timeout_s))
-                self._shared.tell("error", text, *(holder or (self._name(spout.task_id), spout.task_id)))
+                    self._shared.explain(forgotten_by(holder, spout.pending.timeout_s))
+                about = spout.task_id if holder is None else task
+                self._shared.tell("error", text, self._name(about), about)
+
+    def _holder(self, task_id: int) -> Holder:
+        name = self._name(task_id)
+        # Rule: of calls that are under way, nobody forgot a tuple: no ack is missing, and no setting for a bolt that
+        # acks by itself would help.
+        has_calls = getattr(self._plan.topology.component(name).cls, "answers_for_untracked", False)
+        return Holder(name, task_id, has_calls)
 
     def _name(self, task_id: int) -> str:
         return self._plan.tasks[task_id - 1].component
