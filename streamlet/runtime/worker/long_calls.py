@@ -39,7 +39,7 @@ class LongCalls:
         self._limit_s: float = shared.conf["streamlet.task.hang.secs"]
         self.long_s = min(LONG_S, self._limit_s)
         """Seconds of a call on the loop after which ``look_back`` is called."""
-        self.standstill = Standstill(self._stood, threads=self._threads)
+        self.standstill = Standstill(self._stood, threads=self._threads, clock=shared.clock.monotonic)
         self._locks = LockWatch(
             self._thread,
             self._limit_s,

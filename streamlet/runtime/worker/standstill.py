@@ -65,11 +65,13 @@ class Standstill:
         stood: Callable[[Stood], None] = lambda one: None,
         threads: Callable[[], Iterable[int]] = tuple,
         thread_woken: Callable[[int], int] = _thread_woken,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         """Begin. ``thread_woken`` counts how often one of the ``threads``, or the one that looks often, woke up.
 
-        It returns 0 where the system does not count that.
+        It returns 0 where the system does not count that. ``clock`` is the one that looks are timed by.
         """
+        self._clock = clock
         self._stood = stood
         self._threads = threads
         self._thread_woken = thread_woken
@@ -96,8 +98,8 @@ class Standstill:
         # thread that runs after the lock was held is seldom that one: it would name another who had a call under way.
         with self._looks:
             looked = self._looked if self._looked < math.inf else now
-            before, self._wakes = self._wakes, self._thread_woken(self._looker)
-            before_of, self._wakes_of = self._wakes_of, {one: self._thread_woken(one) for one in self._threads()}
+            before, before_of = self._wakes, self._wakes_of
+            now = self._count_wakes(now)
             if now - looked > self._gap_s:
                 # Rule: a process that was stopped has done nothing meanwhile, and none of its calls is to blame. Where
                 # the lock is held, a thread that waits for it wakes up two hundred times a second to ask for it. Asked
@@ -111,6 +113,18 @@ class Standstill:
             # Rule: a look is over when it has been told. Who asks meanwhile whether one is missing waits for its end: a
             # call that held the lock would else be over before it is looked for.
             self._looked = max(now, looked)
+
+    def _count_wakes(self, now: float) -> float:
+        """Count wakes again; return the time that they are of."""
+        # Rule: the counts are of the time of the look. To read one lets others run, and one of these may take the lock:
+        # with its time still to come and its wakes counted, the process looked as if it had been stopped.
+        while True:
+            self._wakes = self._thread_woken(self._looker)
+            self._wakes_of = {one: self._thread_woken(one) for one in self._threads()}
+            later = now if self._clock is None else self._clock()
+            if later - now <= self._gap_s:
+                return now
+            now = later
 
     def _waited(self, before: Mapping[int, int], stood_s: float) -> frozenset[int]:
         """Return the threads that woke up far more often than for work."""

@@ -48,6 +48,24 @@ def test_a_process_that_was_stopped_has_waited_for_no_lock() -> None:
     assert stood[-1].held and uncounted.kept_s(1, 0.0, 10.0) == 0.0
 
 
+def test_a_lock_that_is_taken_while_a_look_counts_is_no_stop_of_the_process() -> None:
+    """To read a count lets others run. The look has its time, and the wakes of the three seconds after it."""
+    stood: list[Stood] = []
+    me, now, wakes, holds = threading.get_native_id(), [0.0], [100], [False]
+
+    def woken(thread: int) -> int:
+        if thread == me and holds[0]:
+            holds[0], now[0], wakes[0] = False, now[0] + 3.0, wakes[0] + 600
+        return wakes[0] if thread == me else 0
+
+    standstill = Standstill(stood.append, thread_woken=woken, clock=lambda: now[0])
+    for second in range(8):
+        now[0] = max(now[0], float(second))
+        holds[0] = second == 2
+        standstill.look(now[0], gap_s=1.5)
+    assert [one[:3] for one in stood] == [(1.0, 5.0, True)]
+
+
 def test_what_a_thread_has_woken_up_for_its_work_is_no_wait_for_the_lock() -> None:
     """It may hold the lock itself, from just before the next look on."""
     stood: list[Stood] = []
