@@ -13,9 +13,9 @@ from streamlet.model.own_attributes import attributes_of_self, methods_of, users
 
 CALLED = (
     *("initialize", "process", "process_batch", "process_tick", "group_key", "cleanup", "on_timer"),
-    *("next_tuple", "activate", "deactivate", "caught_up", "has_unfinished"),
+    *("next_tuple", "activate", "deactivate", "caught_up"),
 )
-"""Methods that a run calls."""
+"""Methods that a run calls. A bolt has `ack` and `fail` for its own calls."""
 
 READ = (
     *("outputs", "config", "auto_anchor", "auto_ack", "auto_fail", "exit_on_exception", "batch_size"),

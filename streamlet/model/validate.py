@@ -16,7 +16,7 @@ from streamlet.base.errors import BadInput, SettingError
 from streamlet.model.bolt_numbers import not_numbers
 from streamlet.model.delivery import delivery_problems
 from streamlet.model.grouping import KINDS, Grouping
-from streamlet.model.misspelt_names import misspelt
+from streamlet.model.misspelt_names import CALLED, misspelt
 from streamlet.model.own_attributes import users_classes
 from streamlet.model.plan import TICK_PERIOD, TIME_OUT
 from streamlet.model.settings import SETTINGS, STORMS_SETTINGS, parse_setting
@@ -337,10 +337,7 @@ def _signatures(component: ComponentDef) -> Iterator[Finding]:
         )
 
 
-CALLED_BY_POSITION = (
-    *("initialize", "process", "process_batch", "process_tick", "group_key", "cleanup", "on_timer"),
-    *("next_tuple", "ack", "fail", "activate", "deactivate", "caught_up"),
-)
+CALLED_BY_POSITION = (*CALLED, "ack", "fail")
 """Methods that the runtime calls with nothing but positions."""
 
 

@@ -43,7 +43,6 @@ HELD_BY = {
     "real/devcluster/test_dev_cluster.py": ["devcluster/dev_cluster", "devcluster/members", "devcluster/tools"],
     "real/kafka/settings/test_security.py": ["kafka/net/tls"],
     "real/spark/test_parts.py": ["spark/parts"],
-    "scripted/cli/test_run_users_code.py": ["runtime/worker/closed_descriptors"],
     "scripted/cli/test_runs.py": ["backends/command_listener", "backends/living_runs"],
     "scripted/backends/spark/test_launcher.py": ["backends/spark/jobs"],
     "unit/model/test_validate.py": ["model/bolt_numbers"],

@@ -22,7 +22,7 @@ class ProcessWatch:
         """Put back the run's own; a line begins with ``whose`` code took it."""
         keep_shown()
         # Rule: in a worker the handlers are the run's. A library may set the system's own, or one that exits: the
-        # worker then died first of a SIGTERM to the group, in the middle of what its coordinator was to drain.
+        # worker then died first of a SIGTERM to the group, in the middle of the drain.
         new = [name for name in put_back() if name not in self._told]
         if new:
             self._told.update(new)

@@ -215,9 +215,13 @@ class Worker:
         return self._close()
 
     def _end_if_closed(self, error: BaseException | None) -> None:
-        """End the process if it has lost a descriptor of its own. Any thread."""
-        if error is not None and closed_descriptors.is_closed(error):
-            # What a Spark executor runs is not this user's to see, but for what it says itself.
+        """End the process if it has lost a descriptor of its own. Any thread.
+
+        Of a ChannelClosed the kernel's error is its context.
+        """
+        # Rule: not once the run is over, when this process closes them itself. A slot of Spark lives on.
+        if error is not None and closed_descriptors.is_closed(error) and not self.over.is_set():
+            # A coordinator of processes reads the exit status. Spark keeps it to itself, so the executor's log says it.
             closed_descriptors.end(self.index, self.epoch, {*self._components.values()}, shown=self._over_network)
 
     def _out_of_memory(self, error: MemoryError) -> int:
