@@ -546,7 +546,7 @@ class RunCoordinator:
             self._handle(worker, epoch, raw)
 
     def _report_closed_channels(self, now: float) -> list[instructions.Instruction]:
-        """Report workers whose channel was closed a moment ago as gone."""
+        """Report workers whose channel was closed a moment ago."""
         # The channel ends before the process can be reaped. Reported at once, the user would read "hung up" instead of
         # "was killed by SIGSEGV".
         out = []
@@ -554,7 +554,7 @@ class RunCoordinator:
             if now - since >= HOW_S:
                 del self._channel_closed_at[worker, epoch]
                 self._read_page(worker, epoch)
-                out += self.supervisor.gone(worker, epoch, "hung up", now)
+                out += self.supervisor.hung_up(worker, epoch, now)
         return out
 
     def _look_at_silent(self, now: float) -> None:

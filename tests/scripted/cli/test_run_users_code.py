@@ -249,6 +249,17 @@ def test_a_worker_that_dies_at_its_exit_while_others_still_close_is_named_too(st
     assert "had closed and ended with status 3 at its exit" in " ".join(done.stderr.split()), done.stderr
 
 
+def test_a_worker_has_time_for_its_exit_while_others_still_close(streamlet, tmp_path: Path) -> None:
+    """Its channel has ended by then, and so has that of one that hung up."""
+    mark = tmp_path / "mark"
+    flush = f"import time; time.sleep(1); Path({str(mark)!r}).write_text('done')"
+    flushes = f"self.first = context.task_index == 0\nif self.first: atexit.register(lambda: exec({flush!r}))"
+    closes = "par = 2\n    def cleanup(self):\n        import time; time.sleep(0 if self.first else 2.5)"
+    text = made(initialize=flushes, sink=closes)
+    done = streamlet("run", streamlet.write(text), "--until-caught-up", "--workers", "2")
+    assert done.returncode == 0 and mark.exists(), done
+
+
 def test_a_worker_that_ends_with_its_errors_status_has_not_died_at_its_exit(streamlet) -> None:
     """After a ``cleanup`` that raises, a process ends with a status as well."""
     raises = "def cleanup(self): raise OSError('the disk is full')"

@@ -67,6 +67,17 @@ def test_news_of_an_old_epoch_changes_nothing() -> None:
     assert supervisor.workers[1].state is WorkerState.STARTING
 
 
+def test_a_worker_that_has_closed_and_hangs_up_is_left_to_its_exit() -> None:
+    """Another still closes. Its own end, when it comes, is seen as any."""
+    supervisor = running()
+    supervisor.end("time", 10.0)
+    supervisor.tick(1000.0)
+    supervisor.stopped(1, 1)
+    assert supervisor.hung_up(1, 1, 1000.5) == [] and not supervisor.over
+    assert supervisor.hung_up(0, 1, 1000.5)[0] == Kill(0, 1) and supervisor.over
+    assert supervisor.gone(1, 1, "ended with status 0", 1001.0) == [Kill(1, 1)]
+
+
 def test_a_cut_link_starts_the_pair_again_once() -> None:
     """Both ends report it; the second report is of a link already declared void."""
     supervisor = running()
