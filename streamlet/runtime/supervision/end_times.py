@@ -91,11 +91,16 @@ class EndTimes:
         if self.reason == "caught_up" and not self.closing and self._set_drain_s is None:
             self.deadline = now + IDLE_DRAIN_S
 
-    def found_work(self, now: float, work_left_s: float, processed: int) -> str:
-        """Make the drain longer by the work that was found; return what to tell."""
+    def found_work(self, now: float, work_left_s: float, processed: int, *, measured: bool = True) -> str:
+        """Make the drain longer by the work that was found; return what to tell.
+
+        ``measured``: the worker that found it had measured its bolts before the drain.
+        """
         # Rule: a drain at the end of a run's time is made longer by what is found to wait in it. What was emitted just
-        # before the end is in no worker's news yet. After Ctrl-C the time is kept: it was told to the user.
-        if self.reason not in ("time", "failed") or self.closing or self._set_drain_s is not None:
+        # before the end is in no worker's news yet. After Ctrl-C the time is kept, which was told to the user; but not
+        # for bolts of which nothing was known yet. In a run's first second whatever waited had the least time.
+        lengthens = self.reason in ("time", "failed") or (self.reason == "interrupted" and not measured)
+        if not lengthens or self.closing or self._set_drain_s is not None:
             return ""
         # Only while tuples are processed: a bolt that stands still would keep the run up to the message time-out.
         before, self._processed = self._processed, processed
@@ -139,7 +144,7 @@ class EndTimes:
         if self._set_stop_s is not None:
             return now + self._set_stop_s
         if self.reason == "interrupted":
-            if self._drain_s >= INTERRUPT_S:  # the drain was longer in any case
+            if max(self._told_s, self._drain_s) >= INTERRUPT_S:  # the drain was longer in any case
                 return now + INTERRUPT_S
             return max(self._began + INTERRUPT_S, now + 1.0)
         return now + CLOSE_S

@@ -263,3 +263,42 @@ def test_what_stands_in_the_buffer_of_a_file_that_a_bolt_left_open_is_written(
 def test_a_component_that_takes_the_standard_output_away_fails_nothing_at_its_workers_end(streamlet) -> None:
     done = streamlet("run", streamlet.write(made("sys.stdout = sys.stderr = None")), "--until-caught-up")
     assert done.returncode == 0, done
+
+
+UNTRACKED = """
+import time
+from streamlet import Bolt, Spout, Topology
+
+class Many(Spout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if self.n < 30:
+            self.n += 1
+            self.emit([self.n])
+
+class Slow(Bolt):
+    def process(self, tup):
+        if tup.values[0] == 1:
+            print("a tuple came", flush=True)
+        time.sleep(0.25)
+
+class Made(Topology):
+    config = {"topology.workers": 2}
+    many = Many.spec()
+    slow = Slow.spec(inputs=[many])
+"""
+
+
+def test_a_signal_before_anything_was_measured_loses_no_untracked_tuple(streamlet) -> None:
+    """Nobody knew then how long they would take: the drain had its least time, whatever waited."""
+    process = streamlet.start("run", streamlet.write(UNTRACKED), "--json")
+    for line in process.stderr:
+        if "a tuple came" in line:
+            break
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    result = json.loads(out.splitlines()[-1])
+    assert (process.returncode, result["drained"]) == (143, True), out
+    assert {row["name"]: row["executed"] for row in result["components"]}["slow"] == 30
+    assert "Draining for longer, for about" in out

@@ -21,6 +21,8 @@ from tests.unit.runtime.supervision.supervision_rig import (
     running,
 )
 
+LONGER = TellUser("info", "Draining for longer, for about 17 s in all: more work was found to be under way.")
+
 
 def untold(out: list[Instruction]) -> list[Instruction]:
     """Leave out what the user reads."""
@@ -178,6 +180,7 @@ def test_work_that_is_found_only_while_a_run_drains_makes_the_drain_longer(
 ) -> None:
     """What was emitted just before the time was over; not after Ctrl-C, when the user was told how long it takes."""
     supervisor = running(limits=Limits(drain_s=drain_s, silent_s=100.0))
+    supervisor.waiting(1, 1, 0.0, 0.03, 9.0)  # its bolts were measured: what was told had them in it
     supervisor.end(reason, 10.0)
     told = []
     for second, wait_s in ((10.5, 10.0), (11.0, 9.5)):
@@ -186,6 +189,18 @@ def test_work_that_is_found_only_while_a_run_drains_makes_the_drain_longer(
     assert told == ([LONGER] if until > 14 else []), "once"
     assert untold(supervisor.tick(until - 0.1)) == []
     assert untold(supervisor.tick(until)) != []
+
+
+@pytest.mark.parametrize(("call_s", "told"), [(0.0, [LONGER]), (0.03, [])])
+def test_a_drain_after_ctrl_c_is_made_longer_by_a_worker_whose_bolts_were_not_measured(
+    call_s: float, told: list[Instruction]
+) -> None:
+    """Of one that was measured the user has read."""
+    supervisor = running(limits=Limits(silent_s=100.0))
+    supervisor.waiting(1, 1, 0.0, call_s, 9.0)
+    supervisor.end("interrupted", 10.0)
+    supervisor.processed(1, 1, 1, 11.0)
+    assert supervisor.waiting(1, 1, 10.0, 0.0, 11.0) == told
 
 
 def test_work_that_is_found_while_a_run_drains_is_waited_for_no_longer_than_the_message_time_out() -> None:
@@ -223,9 +238,6 @@ def test_a_drain_that_lasts_much_longer_than_was_told_is_told_each_time() -> Non
         "Draining for longer, for about 18 s",
         "Draining for longer, for about 30 s",
     ]
-
-
-LONGER = TellUser("info", "Draining for longer, for about 17 s in all: more work was found to be under way.")
 
 
 @pytest.mark.parametrize("waited_s", [1.0, 12.5])
