@@ -30,7 +30,7 @@ from streamlet.components.batch import Batch
 from streamlet.components.tuples import Tuple
 from streamlet.model.plan import make_plan
 from streamlet.runtime.links.links import NoLinks
-from streamlet.runtime.supervision.end_times import IDLE_DRAIN_S, drain_needed_s
+from streamlet.runtime.supervision.end_times import EndTimes, drain_needed_s
 from streamlet.runtime.supervision.supervisor import KEPT_S
 from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
@@ -49,6 +49,9 @@ STATUS_S = 1.0
 """Seconds between two statuses for the observer."""
 END_LOOK_S = 0.02
 """Seconds that the loop may sleep between two looks at whether the run should end."""
+
+MEASURE_S = 1.0
+"""Seconds between two measurements of the work that a drain has left."""
 
 logger = logging.getLogger("streamlet")
 
@@ -115,7 +118,7 @@ class InlineBackend:
                 loop.activate()
                 loop.ledgers.retires = True
                 reason = self._turn_until_over(loop, request, observer, stop)
-                reason, drained, cut_s = self._drain(loop, request.conf, reason, stop)
+                reason, drained, cut_s = self._drain(loop, request.conf, reason, stop, observer)
                 left = loop.left_over(settled=True, ticks=True)
                 clean = True
             except StreamletError as error:
@@ -168,21 +171,20 @@ class InlineBackend:
                 return "caught_up"
 
     def _drain(
-        self, loop: WorkerLoop, conf: Mapping[str, Any], reason: str, stop: Stop
+        self, loop: WorkerLoop, conf: Mapping[str, Any], reason: str, stop: Stop, observer: Observer
     ) -> tuple[str, bool, float | None]:
         """Work off open trees; return why the run ends, whether all is done, and the seconds that were too few."""
         loop.pause(DRAINING)
-        timeout_s = conf["streamlet.drain.timeout.secs"]
-        patient = timeout_s is None and reason == "caught_up"
-        limit_s = IDLE_DRAIN_S if patient else self._drain_s(loop, conf)
-        began = self._clock.monotonic()
-        deadline, processed = began + limit_s, 0
-        kept_since = math.inf
+        end = EndTimes(conf["streamlet.drain.timeout.secs"], None, loop.plan.longest_timeout_s(conf))
+        now = measured_at = self._clock.monotonic()
+        wait_s, call_s = loop.census.work_left()
+        _tell_if_any(observer, end.begin(reason, now, wait_s + call_s, loop.processed()))
+        measured, processed, kept_since = call_s > 0, 0, math.inf
         while True:
             sleep_s = loop.turn()
             if loop.at_rest and loop.idle and not loop.ledgers.pending():
                 if loop.quiet == loop.quiet_steps:
-                    return reason, not loop.ledgers.unfinished(), None
+                    return end.reason or reason, not loop.ledgers.unfinished(), None
                 loop.be_quiet(loop.quiet + 1)
                 continue
             now, before, processed = self._clock.monotonic(), processed, loop.processed()
@@ -190,21 +192,21 @@ class InlineBackend:
             if now - kept_since >= KEPT_S:  # as `Supervisor._tick_for_kept`
                 kept_since = now
                 loop.tick_now()
-            if stop.asked and reason != "interrupted":  # no more time than after any Ctrl-C (`Supervisor._shorten_end`)
-                reason, patient, began = "interrupted", False, now
-                deadline = min(deadline, now + self._drain_s(loop, conf))
-            if patient and processed != before:
-                deadline = now + limit_s
-            if now >= deadline:
-                return reason, False, round(deadline - began, 1)
+            if processed != before:
+                end.progressed(now)
+            if stop.asked and end.reason != "interrupted":  # no more time than after any Ctrl-C
+                wait_s, call_s = loop.census.work_left()
+                measured = call_s > 0
+                end.interrupt(now, wait_s + call_s)
+            if now - measured_at >= MEASURE_S:
+                measured_at = now
+                wait_s, call_s = loop.census.work_left()
+                _tell_if_any(observer, end.found_call(call_s))
+                if wait_s > 0:
+                    _tell_if_any(observer, end.found_work(now, wait_s + call_s, processed, measured=measured))
+            if end.is_over(now):
+                return end.reason or reason, False, end.drained_s()
             loop.turn(min(sleep_s, END_LOOK_S))
-
-    def _drain_s(self, loop: WorkerLoop, conf: Mapping[str, Any]) -> float:
-        """Return the seconds that a drain may take that begins now."""
-        timeout_s: float | None = conf["streamlet.drain.timeout.secs"]
-        if timeout_s is not None:
-            return timeout_s
-        return drain_needed_s(sum(loop.census.work_left()), loop.plan.longest_timeout_s(conf))
 
     def _look(self, loop: WorkerLoop) -> RunStatus:
         """Return the status at this moment. Any thread: no code of the user's is called."""
@@ -245,6 +247,11 @@ class InlineBackend:
                 for row in loop.long_calls.rows()
             ),
         )
+
+
+def _tell_if_any(observer: Observer, text: str) -> None:
+    if text:
+        observer.on_event(line_now("info", text))
 
 
 def _waiting(loop: WorkerLoop) -> Counter[str]:

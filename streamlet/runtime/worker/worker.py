@@ -212,7 +212,11 @@ class Worker:
             # ends the run with an error that names component and line, and the exit status stays ours.
             tasks = () if self._loop is None else self._loop.tasks.values()
             return self._failed(exited(error, component_names(tasks)), 1)
-        return self._close()
+        try:
+            return self._close()
+        except Exception as error:
+            self._end_if_closed(error)  # in a `cleanup`: it was told as two tracebacks of ours
+            raise
 
     def _end_if_closed(self, error: BaseException | None) -> None:
         """End the process if it has lost a descriptor of its own. Any thread.
@@ -427,7 +431,10 @@ class Worker:
         self.complaints.flush()
         traces = ["".join(traceback.format_exception(error.__cause__ or error)) for error in raised]
         account = self.loop.account.all_exchanged()
-        self.channel.try_send(messages.Stopped([str(error) for error in raised], left, traces, *account))
+        try:
+            self.channel.send(messages.Stopped([str(error) for error in raised], left, traces, *account))
+        except ChannelClosed as error:
+            self._end_if_closed(error.__context__)
         return 1 if raised else 0
 
     def _report_numbers(self) -> None:

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import pytest
 
 from streamlet import BadInput, Batch, Bolt, Grouping, ReliableSpout, Spout, Topology, TopologyContext, Tuple
-from streamlet.backends import inline
 from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.inline import InlineBackend
 from streamlet.backends.outcome import RunFailed, TreesFailed, TuplesLeft
@@ -17,6 +16,7 @@ from streamlet.base.clock import ManualClock
 from streamlet.base.errors import StreamletError
 from streamlet.model.settings import resolve
 from streamlet.model.topology import TopologySpec
+from streamlet.runtime.supervision import end_times
 from tests.held_sizes import grown, sizes
 from tests.run_observer import Watcher
 
@@ -518,7 +518,7 @@ class Resting(Topology):
 
 def test_a_stop_shortens_the_drain_of_a_run_that_has_caught_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its bolts go on: without a look at the stop it would drain to its end, however long that takes."""
-    monkeypatch.setattr(inline, "drain_needed_s", lambda wait_s, timeout_s: 0.2)
+    monkeypatch.setattr(end_times, "drain_needed_s", lambda wait_s, timeout_s: 0.2)
     NowAndThen.stop, NowAndThen.seen = Stop(), 0
     spec = Resting.__topology__
     request = RunRequest(spec, resolve(spec.config, {"streamlet.until.caught.up": True}), until_caught_up=True)

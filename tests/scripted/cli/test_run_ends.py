@@ -271,15 +271,15 @@ from streamlet import Bolt, Spout, Topology
 
 class Many(Spout):
     outputs = ["n"]
-    n = 0
+    left = 30
     def next_tuple(self):
-        if self.n < 30:
-            self.n += 1
-            self.emit([self.n])
+        if self.left:
+            self.emit([self.left])
+            self.left -= 1
 
 class Slow(Bolt):
     def process(self, tup):
-        if tup.values[0] == 1:
+        if tup.values[0] == 30:
             print("a tuple came", flush=True)
         time.sleep(0.25)
 
@@ -290,9 +290,10 @@ class Made(Topology):
 """
 
 
-def test_a_signal_before_anything_was_measured_loses_no_untracked_tuple(streamlet) -> None:
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_a_signal_before_anything_was_measured_loses_no_untracked_tuple(streamlet, backend: str) -> None:
     """Nobody knew then how long they would take: the drain had its least time, whatever waited."""
-    process = streamlet.start("run", streamlet.write(UNTRACKED), "--json")
+    process = streamlet.start("run", streamlet.write(UNTRACKED), "--json", "--backend", backend)
     for line in process.stderr:
         if "a tuple came" in line:
             break
@@ -301,4 +302,11 @@ def test_a_signal_before_anything_was_measured_loses_no_untracked_tuple(streamle
     result = json.loads(out.splitlines()[-1])
     assert (process.returncode, result["drained"]) == (143, True), out
     assert {row["name"]: row["executed"] for row in result["components"]}["slow"] == 30
-    assert "Draining for longer, for about" in out
+    # Inline the drain begins between two calls, when the first one has been measured.
+    assert ("Draining for longer, for about" in out) == (backend == "processes")
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_at_the_end_of_its_time_a_run_says_how_long_it_drains(streamlet, backend: str) -> None:
+    done = streamlet("run", streamlet.write(UNTRACKED), "--backend", backend, "-t", 2)
+    assert done.returncode == 0 and "Draining, for about" in done.stderr, done

@@ -152,6 +152,16 @@ def test_a_bolt_that_closes_its_workers_descriptors_is_told_in_one_line(streamle
     assert told in done.stderr.splitlines()[-1], done
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_cleanup_that_closes_its_workers_descriptors_is_told_in_one_line(streamlet, workers: int) -> None:
+    """The close that follows met them in two tracebacks, and the end named no reason."""
+    file = streamlet.write(made(sink="def cleanup(self): os.closerange(3, 1000)"))
+    done = streamlet("run", file, "--workers", workers, "--until-caught-up")
+    assert done.returncode == 1 and "streamlet/runtime" not in done.stderr, done
+    told = "ended with descriptors closed that are streamlet's own (os.closerange does so) before it had closed"
+    assert told in done.stderr.splitlines()[-1], done
+
+
 @pytest.mark.parametrize("call", ["emit(['a'], anchor=[])", "emit_many([['a']], anchor=[])", "ack(tuple=None)"])
 @pytest.mark.parametrize("fields", ["n", "n, k"])
 def test_a_wrong_argument_is_refused_with_the_name_of_the_call(streamlet, call: str, fields: str) -> None:
