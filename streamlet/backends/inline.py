@@ -177,9 +177,8 @@ class InlineBackend:
         loop.pause(DRAINING)
         end = EndTimes(conf["streamlet.drain.timeout.secs"], None, loop.plan.longest_timeout_s(conf))
         now = measured_at = self._clock.monotonic()
-        wait_s, call_s = loop.census.work_left()
-        _tell_if_any(observer, end.begin(reason, now, wait_s + call_s, loop.processed()))
-        measured, processed, kept_since = call_s > 0, 0, math.inf
+        _tell_if_any(observer, end.begin(reason, now, sum(loop.census.work_left()), loop.processed()))
+        processed, kept_since = 0, math.inf
         while True:
             sleep_s = loop.turn()
             if loop.at_rest and loop.idle and not loop.ledgers.pending():
@@ -195,15 +194,14 @@ class InlineBackend:
             if processed != before:
                 end.progressed(now)
             if stop.asked and end.reason != "interrupted":  # no more time than after any Ctrl-C
-                wait_s, call_s = loop.census.work_left()
-                measured = call_s > 0
-                end.interrupt(now, wait_s + call_s)
+                end.interrupt(now, sum(loop.census.work_left()))
             if now - measured_at >= MEASURE_S:
                 measured_at = now
                 wait_s, call_s = loop.census.work_left()
                 _tell_if_any(observer, end.found_call(call_s))
                 if wait_s > 0:
-                    _tell_if_any(observer, end.found_work(now, wait_s + call_s, processed, measured=measured))
+                    untracked = bool(_waiting(loop))
+                    _tell_if_any(observer, end.found_work(now, wait_s + call_s, processed, untracked=untracked))
             if end.is_over(now):
                 return end.reason or reason, False, end.drained_s()
             loop.turn(min(sleep_s, END_LOOK_S))

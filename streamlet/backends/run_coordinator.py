@@ -620,7 +620,8 @@ class RunCoordinator:
                 self.numbers.heard(worker, message)
                 supervisor.initializing(worker, epoch, message.initializing)
                 self._note_progress(worker, epoch, message, now)
-                self._do(supervisor.waiting(worker, epoch, message.wait_s, message.call_s, now))
+                untracked = supervisor.ending is not None and bool(self.numbers.losses.waiting())
+                self._do(supervisor.waiting(worker, epoch, message.wait_s, message.call_s, now, untracked))
             case messages.State(drained, caught_up, done, traffic, idle, quiet):
                 self._do(supervisor.state(worker, epoch, drained, caught_up, now, done, traffic, idle, quiet))
             case messages.Ready((kind, host, port), pid):

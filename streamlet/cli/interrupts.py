@@ -108,6 +108,9 @@ def _came_at(notes: Iterable[tuple[int, int, bytes]]) -> float:
     return now
 
 
+OVER = "The run is over. What nobody reads of its output is left out."
+
+
 class Interrupts:
     """The signals of one run. ``exit_status`` is 130, 143 or 129 once one came."""
 
@@ -119,6 +122,8 @@ class Interrupts:
         self._killed = killed
         self._first_s = 0.0
         self.exit_status: int | None = None
+        self.over = False
+        """Whether the run has come to its end, and is only shown yet."""
 
     def settle(self) -> None:
         """Wait until no signal can be the first one once more."""
@@ -140,11 +145,7 @@ class Interrupts:
             self.exit_status = 128 + number
             self._first_s = at_s
             self._stop.ask()
-            # One process is bounded by nothing: a call that hangs is not left before it returns.
-            at_most = "" if self._stop.drain_s is None else f", for {self._stop.drain_s:g} s at most"
-            self._notice(
-                f"Draining{at_most}. Once more kills: what is open is then replayed, untracked tuples are lost."
-            )
+            self._notice(OVER if self.over else self._draining())
             return
         # One wish may come as several signals: a launcher passes on the Ctrl-C that the whole group got, a service
         # manager sends SIGHUP after SIGTERM, and a terminal that goes sends it twice.
@@ -157,3 +158,8 @@ class Interrupts:
         finally:
             # No clean-up, no flush: a second Ctrl-C must not wait for anything that hangs.
             leave(128 + number, lambda: self._killed(128 + number, last))
+
+    def _draining(self) -> str:
+        # One process is bounded by nothing: a call that hangs is not left before it returns.
+        at_most = "" if self._stop.drain_s is None else f", for {self._stop.drain_s:g} s at most"
+        return f"Draining{at_most}. Once more kills: what is open is then replayed, untracked tuples are lost."

@@ -12,7 +12,6 @@ import copy
 import logging
 import logging.config
 import os
-import stat
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from streamlet.backends.log_file import AGAIN_S, ANSWER_S
 from streamlet.base.errors import SettingError
 from streamlet.base.hand_over import HandOver
 from streamlet.base.log_line import LogLine, Origin, Repeats, kind_of, together
+from streamlet.cli.output import is_standard_output
 from streamlet.runtime.worker.log_lines import SHOWN, attached, keep_shown, origin_here
 
 log = logging.getLogger(__name__)
@@ -232,11 +232,9 @@ def _is_standard_output(stream: Any, handler: logging.Handler) -> bool:
     """Tell whether a handler's file or pipe is standard output."""
     name = getattr(handler, "baseFilename", "")  # of one that opens its file at its first line
     try:
-        its = Path(name).stat() if stream is None and name else os.fstat(stream.fileno())
-        ours = os.fstat(1)
+        return is_standard_output(Path(name).stat() if stream is None and name else os.fstat(stream.fileno()))
     except (OSError, AttributeError, ValueError):
         return False
-    return (its.st_dev, its.st_ino) == (ours.st_dev, ours.st_ino) and not stat.S_ISCHR(ours.st_mode)
 
 
 def _loggers() -> list[logging.Logger]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import io
 import os
+import stat
 import sys
 import threading
 from collections.abc import Callable
@@ -28,6 +29,13 @@ def forgive(stream: IO[str]) -> None:
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None and getattr(stream, "errors", None) == "strict":
         reconfigure(errors="backslashreplace")
+
+
+def is_standard_output(its: os.stat_result) -> bool:
+    """Tell whether a file or pipe is standard output. Raises OSError where there is none."""
+    ours = os.fstat(1)
+    # A terminal may have both: who looks at it tells them apart.
+    return (its.st_dev, its.st_ino) == (ours.st_dev, ours.st_ino) and not stat.S_ISCHR(ours.st_mode)
 
 
 class OutputFailed(StreamletError):

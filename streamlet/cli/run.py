@@ -23,7 +23,7 @@ from streamlet.cli.interrupts import Interrupts, signals_to
 from streamlet.cli.kept_view import KeptView
 from streamlet.cli.metrics_file import MetricsFile
 from streamlet.cli.options import given_in_file, given_on_line, logging_in_file
-from streamlet.cli.output import OutputFailed, leave, streams_apart
+from streamlet.cli.output import OutputFailed, is_standard_output, leave, streams_apart
 from streamlet.cli.show import JsonView, LastingView, PlainView, View, WrittenView
 from streamlet.cli.target import TopologyTarget, debug_option, target_argument
 from streamlet.cli.view_thread import ViewThread
@@ -187,12 +187,26 @@ def _keepers(request: RunRequest, section: dict[str, Any] | None, config: Path |
     found: list[Keeper] = []
     kept = log_file_of(request.conf)
     if kept is not None:
+        if as_json:
+            _refuse_standard_output(Path(request.conf["streamlet.log.file"]))
         found.append(kept)
     if section is not None and config is not None:
         from streamlet.cli.logging_section import LoggingSection
 
         found.append(LoggingSection(section, config, request.conf["streamlet.log.repeats.secs"], as_json))
     return found
+
+
+def _refuse_standard_output(log_file: Path) -> None:
+    # Rule: with --json the last line of standard output is the result, whatever happens. A log on the same pipe wrote
+    # its own lines between the objects, and behind them.
+    with contextlib.suppress(OSError):  # a file that is not there yet is none
+        if is_standard_output(log_file.stat()):
+            raise BadInput(
+                f"The log file {log_file} is standard output, where --json has its objects: the log's lines would "
+                "stand between them. Name another file (/dev/stderr is one), or leave --log-file away: with --json "
+                "each line of the log is an object of its own."
+            )
 
 
 def _given_by_options(log_file: Path | None, log_format: str | None, archive: Path | None) -> Given:
@@ -267,6 +281,7 @@ def _watched(
             view.start(request, backend.name)
             result = backend.run(request, view, stop)
             interrupts.give_way()
+            interrupts.over = True
             status = _exit_status(result.reason, interrupts, request.until_caught_up)
             view.finish(result, status)
             # After the run, which was asked to drain when the output broke.
@@ -274,6 +289,7 @@ def _watched(
                 raise lasting.lost
         except Exception as error:
             interrupts.give_way()
+            interrupts.over = True
             said, status = explain(error)
             view.failed(error, status)
             _close(view, shown, status, f"Error: {said}\n")

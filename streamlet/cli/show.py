@@ -281,7 +281,8 @@ class PlainView:
 
     def failed(self, error: BaseException, exit_status: int) -> None:
         """Show the last numbers: above the error, as the table of a run that went well."""
-        if self._status is None or not any(row.emitted for row in self._status.components):
+        # A spout that hangs in its first second has told of nothing that it emitted; its readers have.
+        if self._status is None or not any(row.emitted or row.executed for row in self._status.components):
             return
         for line in [
             *component_lines(self._status, Rates().of(self._status)),

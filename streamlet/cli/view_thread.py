@@ -21,8 +21,14 @@ HURRIED_S = 3.0
 TOLD_S = 1.0
 """Seconds that the last lines of a stream may take at least, however long the other one has taken."""
 
+WAIT_TOLD_S = 5.0
+"""Seconds after which standard error tells that a run which is over waits for the reader of standard output."""
+
 STEP_S = 0.05
 """Seconds between two looks at whether the end of the run was asked for."""
+
+
+WAITS = "The run is over, and waits for the reader of its standard output. Ctrl-C or SIGTERM leaves out what is left."
 
 
 class ViewThread:
@@ -55,6 +61,7 @@ class ViewThread:
         """Lines that standard output lacks, and says so in their place."""
         self._told = 0
         """How many missing lines of standard output stand on standard error."""
+        self._told_wait = False
 
     @property
     def stuck(self) -> bool:
@@ -138,15 +145,27 @@ class ViewThread:
             self._await(self._errors)
 
     def _await(self, stream: HandOver) -> None:
-        if stream not in self._stuck and not stream.finish(self._patiently):
+        if stream not in self._stuck and not stream.finish(lambda done: self._patiently(stream, done)):
             self._stuck.add(stream)
 
-    def _patiently(self, done: threading.Event) -> None:
+    def _patiently(self, stream: HandOver, done: threading.Event) -> None:
+        since = time.monotonic()
         while not done.wait(STEP_S):
             if self._deadline == math.inf and self._hurried():
                 self._deadline = time.monotonic() + HURRIED_S
-            if time.monotonic() >= self._deadline:
+            now = time.monotonic()
+            if now >= self._deadline:
                 return
+            if now - since >= WAIT_TOLD_S and stream is self._out is not self._errors:
+                self._tell_wait()
+
+    def _tell_wait(self) -> None:
+        """Tell once on standard error what the end waits for."""
+        # Rule: a command that has nothing left to do says why it does not end. Nobody looks at the reader of a pipe.
+        if not self._told_wait:
+            self._told_wait = True
+            line = LogLine("warning", WAITS, time.time())
+            self._give(self._errors, lambda: say_error(line))
 
     def _tell_left_out(self, count: int) -> None:
         self._view.on_event(_left_out(count))

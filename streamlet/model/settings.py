@@ -238,7 +238,9 @@ SETTINGS: dict[str, Setting] = {
             300.0,
             "one that is silent but uses its processor is left alone so long",
         ),
-        Setting("streamlet.worker.start.timeout.secs", _positive, 30.0, "the first ready must come by then"),
+        Setting(
+            "streamlet.worker.start.timeout.secs", _positive, 30.0, "a worker must have imported the topology by then"
+        ),
         Setting(
             "streamlet.worker.restarts.max",
             _at_least(int, 0),

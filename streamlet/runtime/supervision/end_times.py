@@ -91,15 +91,15 @@ class EndTimes:
         if self.reason == "caught_up" and not self.closing and self._set_drain_s is None:
             self.deadline = now + IDLE_DRAIN_S
 
-    def found_work(self, now: float, work_left_s: float, processed: int, *, measured: bool = True) -> str:
+    def found_work(self, now: float, work_left_s: float, processed: int, *, untracked: bool = False) -> str:
         """Make the drain longer by the work that was found; return what to tell.
 
-        ``measured``: the worker that found it had measured its bolts before the drain.
+        ``untracked``: tuples wait that nobody sends again.
         """
         # Rule: a drain at the end of a run's time is made longer by what is found to wait in it. What was emitted just
         # before the end is in no worker's news yet. After Ctrl-C the time is kept, which was told to the user; but not
-        # for bolts of which nothing was known yet. In a run's first second whatever waited had the least time.
-        lengthens = self.reason in ("time", "failed") or (self.reason == "interrupted" and not measured)
+        # at the cost of untracked tuples. It was measured where they waited, and they had bolts behind that to go to.
+        lengthens = self.reason in ("time", "failed") or (self.reason == "interrupted" and untracked)
         if not lengthens or self.closing or self._set_drain_s is not None:
             return ""
         # Only while tuples are processed: a bolt that stands still would keep the run up to the message time-out.

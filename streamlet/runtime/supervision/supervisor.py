@@ -135,8 +135,6 @@ class Supervisor:
         self._held = HeldUp()
         self._asked_s = -math.inf
         """When the launcher was last asked why workers do not begin."""
-        self._unmeasured: frozenset[int] = frozenset()
-        """Workers whose bolts were not measured when the drain began."""
         self.spout_workers = spout_workers
         self.limits = limits
         self.version = 0
@@ -394,14 +392,12 @@ class Supervisor:
         """Begin to end the run: drain first."""
         if self.ending is not None:
             if reason == "interrupted" != self.ending:
-                self._note_unmeasured()
                 self._end.interrupt(now, self._work_left_s())
             return []
         self._progress_s = now
         # Rule: nobody is started while the run ends. A replacement would read, and its trees be open at the end.
         for worker in self.workers.values():
             worker.restart_at = None
-        self._note_unmeasured()
         text = self._end.begin(reason, now, self._work_left_s(), self._processed_by_all())
         # Nothing has flowed yet, so nothing is to be drained, and workers that still start could not answer.
         if not self.began:
@@ -424,14 +420,13 @@ class Supervisor:
         # Workers work side by side, but the last tuple may have to go through a call in each of them.
         return max((worker.wait_s for worker in up), default=0.0) + sum(worker.call_s for worker in up)
 
-    def _note_unmeasured(self) -> None:
-        """Note the workers whose bolts have processed nothing that is known."""
-        self._unmeasured = frozenset(index for index, worker in self.workers.items() if not worker.call_s)
-
-    def waiting(self, index: int, epoch: int, wait_s: float, call_s: float, now: float) -> list[Instruction]:
+    def waiting(
+        self, index: int, epoch: int, wait_s: float, call_s: float, now: float, untracked: bool = False
+    ) -> list[Instruction]:
         """Note how much work waits in a worker.
 
-        In seconds; ``call_s``: one call of its slowest bolt. Call it after ``processed``.
+        In seconds; ``call_s``: one call of its slowest bolt. ``untracked``: untracked tuples wait in the run. Call it
+        after ``processed``.
         """
         worker = self.workers[index]
         if worker.epoch != epoch:
@@ -440,8 +435,7 @@ class Supervisor:
         text = self._end.found_call(call_s)
         if wait_s > 0:
             left_s, processed = self._work_left_s(), self._processed_by_all()
-            measured = index not in self._unmeasured
-            text = self._end.found_work(now, left_s, processed, measured=measured) or text
+            text = self._end.found_work(now, left_s, processed, untracked=untracked) or text
         return [TellUser("info", text)] if text else []
 
     def _processed_by_all(self) -> int:

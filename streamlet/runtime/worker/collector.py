@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
 import time
 from collections.abc import Callable
+
+from streamlet.runtime.worker.memory_growth import ResidentMemory
 
 PAUSE_S = 0.01
 """Seconds between two looks at resident memory; a look takes two microseconds."""
@@ -48,9 +49,6 @@ CALM_S = 5.0
 
 USUAL = gc.get_threshold()
 """The interpreter's own thresholds: read before any code of users runs."""
-
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-"""Size of a page: the kernel counts a process's memory in pages."""
 
 
 class GarbageWatch:
@@ -135,9 +133,9 @@ class Collector:
         self._ours = gc.get_threshold() in (USUAL, RAISED)
         if self._ours:
             gc.set_threshold(*RAISED)
-        self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._resident = ResidentMemory()
         step = min(max(memory_bytes // SHARE_OF_MEMORY, LEAST_STEP_BYTES), MOST_STEP_BYTES)
-        self._watch = GarbageWatch(self._resident(), step)
+        self._watch = GarbageWatch(self._resident.bytes(), step)
         self._looks_at = 0.0
         self._trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
@@ -147,26 +145,25 @@ class Collector:
         if now < self._looks_at:
             return
         self._looks_at = now + PAUSE_S
-        watch, resident = self._watch, self._resident()
+        watch, resident = self._watch, self._resident.bytes()
+        if not resident:
+            return  # nobody can tell: there is no free descriptor
         before = watch.allocations
         generation = watch.due(resident, now)
         if generation is not None and gc.isenabled():
             began = time.thread_time()  # not the wall's: others may have the processor meanwhile
             found = gc.collect(generation)
-            after = self._resident()
+            after = self._resident.bytes()
             # The allocator keeps what is free between other things: resident memory then seems to be in use, and the
             # garbage that takes its place is not seen. A part of it given back says nothing of the rest.
             if self._trim is not None and watch.seems_used(generation, found, after):
                 self._trim(0)
-                after = self._resident()
+                after = self._resident.bytes()
             took_s = time.thread_time() - began
             watch.collected(generation, found, resident, after, took_s, time.monotonic())
         if self._ours and watch.allocations != before:
             gc.set_threshold(watch.allocations, *RAISED[1:])
 
-    def _resident(self) -> int:
-        return int(os.pread(self._statm, 100, 0).split()[1]) * _PAGE_BYTES
-
     def close(self) -> None:
         """Close what the looks read."""
-        os.close(self._statm)
+        self._resident.close()

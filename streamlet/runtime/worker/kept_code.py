@@ -21,6 +21,7 @@ import hashlib
 import importlib.machinery
 import importlib.util
 import itertools
+import linecache
 import os
 import sys
 import time
@@ -28,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from streamlet.base.errors import StreamletError
@@ -445,6 +446,14 @@ class _KeptLoader(importlib.machinery.SourceFileLoader):
 
     def get_data(self, path: str) -> bytes:
         return self._source if path == self.path else super().get_data(path)
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        code = super().get_code(fullname)
+        # Rule: a traceback shows the lines that run. Python reads them from the file when it needs them, and after an
+        # edit an error would be shown at a line of another function. None for the time: never stale.
+        lines = importlib.util.decode_source(self._source).splitlines(keepends=True)
+        linecache.cache[self.path] = len(self._source), None, lines, self.path
+        return code
 
     def path_stats(self, path: str) -> Any:
         raise OSError  # no time of change: byte code that lies beside the file may be of an edit

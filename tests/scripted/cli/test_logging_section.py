@@ -171,6 +171,14 @@ def test_with_json_a_handler_that_opens_standard_output_by_name_is_refused(strea
     assert all(json.loads(line) for line in done.stdout.splitlines())
 
 
+@pytest.mark.parametrize("name", ["/dev/stdout", "/proc/self/fd/1"])
+def test_with_json_a_log_file_that_is_standard_output_is_refused(streamlet: Any, name: str) -> None:
+    """Its lines stood between the objects, and behind the result, which is the last one whatever happens."""
+    done = streamlet("run", streamlet.write(CHATTY), "--json", "--until-caught-up", "--log-file", name)
+    assert done.returncode == 2 and f"The log file {name} is standard output" in " ".join(done.stderr.split()), done
+    assert all(json.loads(line) for line in done.stdout.splitlines())
+
+
 @backends
 def test_a_topologys_own_configuration_takes_nothing_away(streamlet: Any, backend: str) -> None:
     quiet = 'import logging.config\nlogging.config.dictConfig({"version": 1, "root": {"handlers": []}})\n'

@@ -306,7 +306,66 @@ def test_a_signal_before_anything_was_measured_loses_no_untracked_tuple(streamle
     assert ("Draining for longer, for about" in out) == (backend == "processes")
 
 
+CHAIN = """
+import time
+from streamlet import Bolt, Spout, Topology
+
+class Many(Spout):
+    outputs = ["n"]
+    left = 1500
+    def next_tuple(self):
+        if self.left:
+            self.left -= 1
+            self.emit([self.left])
+
+class First(Bolt):
+    outputs = ["n"]
+    def process(self, tup):
+        time.sleep(0.001)
+        self.emit([tup.values[0]])
+
+class Slow(Bolt):
+    def process(self, tup):
+        time.sleep(0.006)
+        if tup.values[0] == 1300:
+            print("the chain works", flush=True)
+
+class Made(Topology):
+    config = {"topology.workers": 2}
+    many = Many.spec()
+    first = First.spec(inputs=[many])
+    slow = Slow.spec(inputs=[first])
+"""
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_a_signal_to_a_chain_of_bolts_loses_no_untracked_tuple(streamlet, backend: str) -> None:
+    """What waits at a fast bolt has the slow one behind it to go to, and its time was told by the fast one's."""
+    process = streamlet.start("run", streamlet.write(CHAIN), "--json", "--backend", backend)
+    for line in process.stderr:
+        if "the chain works" in line:
+            break
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    result = json.loads(out.splitlines()[-1])
+    rows = {row["name"]: row for row in result["components"]}
+    assert (process.returncode, result["drained"]) == (143, True), out
+    assert rows["slow"]["executed"] == rows["many"]["emitted"] > 100
+
+
 @pytest.mark.parametrize("backend", ["inline", "processes"])
 def test_at_the_end_of_its_time_a_run_says_how_long_it_drains(streamlet, backend: str) -> None:
     done = streamlet("run", streamlet.write(UNTRACKED), "--backend", backend, "-t", 2)
     assert done.returncode == 0 and "Draining, for about" in done.stderr, done
+
+
+def test_a_run_that_is_over_says_whom_it_waits_for_and_a_signal_leaves_the_rest_out(streamlet) -> None:
+    """Nobody reads its standard output: it stood there without a word, and a signal was told as a drain."""
+    process = streamlet.start("run", streamlet.write(made(process="print('x' * 100_000)")), "--until-caught-up")
+    for line in process.stderr:
+        if "The run is over, and waits for the reader of its standard output" in line:
+            break
+    process.send_signal(signal.SIGTERM)
+    process.wait(PATIENCE_S)  # nobody reads standard output
+    said = process.stderr.read()
+    assert "Draining" not in said and "Standard output lacks 1 line or more" in said, said

@@ -458,3 +458,43 @@ def test_who_has_chosen_where_a_crash_is_told_keeps_it_there(streamlet) -> None:
     done = streamlet("run", file, "--backend", "inline", "--until-caught-up")
     assert done.returncode == -signal.SIGSEGV and "Segmentation fault" not in done.stderr, done
     assert f"line {line_of(file, 'string_at')} in process" in (file.parent / "crash.txt").read_text()
+
+
+EDITED = """
+from pathlib import Path
+from streamlet import Bolt, ReliableSpout, Topology
+
+class One(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if not self.n:
+            self.n = 1
+            self.emit([1], tup_id=1)
+    def caught_up(self):
+        return self.n == 1 and not self.has_unfinished()
+
+def innocent():
+    return "innocent"
+
+def guilty():
+    raise ValueError("bad")
+
+class Sink(Bolt):
+    def initialize(self, conf, context):
+        file = Path(__file__)
+        file.write_text("# new\\n# new\\n# new\\n" + file.read_text())
+    def process(self, tup):
+        guilty()
+
+class Made(Topology):
+    one = One.spec()
+    sink = Sink.spec(inputs=[one])
+"""
+
+
+def test_a_traceback_shows_the_lines_that_run_after_an_edit_too(streamlet) -> None:
+    """Python would read them from the edited file, where others stand at these numbers."""
+    done = streamlet("run", streamlet.write(EDITED), "--until-caught-up")
+    assert done.returncode == 1, done
+    assert 'raise ValueError("bad")' in done.stderr and "innocent" not in done.stderr, done.stderr

@@ -122,6 +122,23 @@ def test_what_standard_output_lacks_is_told_on_standard_error(
     view.may.set()
 
 
+def test_a_run_that_is_over_tells_on_standard_error_that_it_waits_for_a_reader(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once, and only where standard error is another file."""
+    monkeypatch.setattr(view_thread, "WAIT_TOLD_S", 0.1)
+    said = []
+    for apart in (True, False):
+        view = HalfStanding()
+        shown = ViewThread(LastingView(view, lambda: None), lambda: False, apart=apart)  # type: ignore[arg-type]
+        threading.Timer(1.0, view.may.set).start()
+        shown.finish(RESULT)
+        shown.close()
+        assert not shown.stuck and view.shown[-1] == "close"
+        said.append(capsys.readouterr().err.count(view_thread.WAITS))
+    assert said == [1, 0]
+
+
 def test_of_a_run_that_is_killed_nothing_is_shown_but_the_last_line() -> None:
     """What the kill does to workers is reported, too, and comes late."""
     view, killed = Standing(), threading.Event()

@@ -393,6 +393,15 @@ def test_the_numbers_of_a_run_that_failed_stand_above_its_error(capsys: pytest.C
     assert told.count("emitted") == 1 and "1,234,567" in told and "committed" in told
 
 
+def test_the_numbers_stand_there_too_where_the_spout_told_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """It hung in its first second; its bolt has told what it did."""
+    view = show.PlainView()
+    rows = (ComponentStatus("lines", "spout", 1), ComponentStatus("words", "bolt", 1, executed=256))
+    view.on_status(RunStatus("running", 1.0, rows))
+    view.failed(ValueError("x"), 1)
+    assert "words" in capsys.readouterr().out
+
+
 def test_what_was_given_up_is_not_said_to_be_sent_again() -> None:
     def told(**counts: int) -> str:
         rows = (ComponentStatus("lines", "spout", 1, emitted=9, **counts),)

@@ -86,14 +86,14 @@ def test_after_ctrl_c_only_a_call_under_way_that_is_longer_makes_the_drain_longe
     assert by_time.found_call(50.0) == is_set.found_call(50.0) == ""
 
 
-def test_after_ctrl_c_work_of_bolts_that_were_not_measured_makes_the_drain_longer() -> None:
-    """In the first second of a run nobody knows how long what waits will take; closing keeps its own five seconds."""
+def test_after_ctrl_c_untracked_tuples_that_are_worked_off_make_the_drain_longer() -> None:
+    """Nobody sends them again. What is tracked the next run reads; closing keeps its own five seconds."""
     end, is_set = times(), times(drain_s=2.0)
     for one in (end, is_set):
         one.begin("interrupted", 0.0, 0.0, 0)
     assert end.found_work(1.0, 10.0, 8) == "" and end.deadline == DRAIN_S, "the time that was told is kept"
-    assert is_set.found_work(1.0, 10.0, 8, measured=False) == "" and is_set.deadline == 2.0
-    told = end.found_work(1.0, 10.0, 9, measured=False)
+    assert is_set.found_work(1.0, 10.0, 8, untracked=True) == "" and is_set.deadline == 2.0
+    told = end.found_work(1.0, 10.0, 9, untracked=True)
     assert told.startswith("Draining for longer, for about 17 s in all") and end.deadline == 17
     end.close(12.0)
     assert end.deadline == 12.0 + INTERRUPT_S

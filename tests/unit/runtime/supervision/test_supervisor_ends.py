@@ -180,7 +180,6 @@ def test_work_that_is_found_only_while_a_run_drains_makes_the_drain_longer(
 ) -> None:
     """What was emitted just before the time was over; not after Ctrl-C, when the user was told how long it takes."""
     supervisor = running(limits=Limits(drain_s=drain_s, silent_s=100.0))
-    supervisor.waiting(1, 1, 0.0, 0.03, 9.0)  # its bolts were measured: what was told had them in it
     supervisor.end(reason, 10.0)
     told = []
     for second, wait_s in ((10.5, 10.0), (11.0, 9.5)):
@@ -191,16 +190,14 @@ def test_work_that_is_found_only_while_a_run_drains_makes_the_drain_longer(
     assert untold(supervisor.tick(until)) != []
 
 
-@pytest.mark.parametrize(("call_s", "told"), [(0.0, [LONGER]), (0.03, [])])
-def test_a_drain_after_ctrl_c_is_made_longer_by_a_worker_whose_bolts_were_not_measured(
-    call_s: float, told: list[Instruction]
+@pytest.mark.parametrize(("untracked", "told"), [(True, [LONGER]), (False, [])])
+def test_a_drain_after_ctrl_c_is_made_longer_for_untracked_tuples_alone(
+    untracked: bool, told: list[Instruction]
 ) -> None:
-    """Of one that was measured the user has read."""
     supervisor = running(limits=Limits(silent_s=100.0))
-    supervisor.waiting(1, 1, 0.0, call_s, 9.0)
     supervisor.end("interrupted", 10.0)
     supervisor.processed(1, 1, 1, 11.0)
-    assert supervisor.waiting(1, 1, 10.0, 0.0, 11.0) == told
+    assert supervisor.waiting(1, 1, 10.0, 0.0, 11.0, untracked) == told
 
 
 def test_work_that_is_found_while_a_run_drains_is_waited_for_no_longer_than_the_message_time_out() -> None:

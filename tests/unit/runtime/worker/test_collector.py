@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 
@@ -166,9 +169,23 @@ def test_memory_that_hardly_shrinks_though_much_was_found_is_given_back(
     sizes = [before + 30 * MIB, before + stays * MIB, before]
     trims: list[int] = []
     monkeypatch.setattr(ours, "_watch", GarbageWatch(before, STEP))
-    monkeypatch.setattr(ours, "_resident", lambda: sizes.pop(0))
+    monkeypatch.setattr(ours._resident, "bytes", lambda: sizes.pop(0))
     monkeypatch.setattr(ours, "_trim", trims.append)
     monkeypatch.setattr(collector.gc, "collect", lambda generation: 100_000)
     ours.collect_if_due()
     assert len(trims) == trimmed
+    ours.close()
+
+
+def test_a_worker_without_a_free_descriptor_starts_and_collects_later(
+    thresholds: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was out of them for a moment ended the run."""
+    no_more = OSError(errno.EMFILE, "Too many open files")
+    with monkeypatch.context() as used_up:
+        used_up.setattr(os, "open", Mock(side_effect=no_more))
+        ours = Collector(1 << 30)
+        ours.collect_if_due()
+        assert ours._resident.bytes() == 0
+    assert ours._resident.bytes() > 0
     ours.close()
