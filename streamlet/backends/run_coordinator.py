@@ -750,9 +750,10 @@ class RunCoordinator:
         numbers, ends = self.numbers, self.supervisor.ending is not None
         page = self.pages.pop(worker, None)
         kept = UntrackedCounts(len(self.plan.tasks), page) if page is not None and writer_of(page) else None
-        counts = kept.look() if kept is not None else None
+        counts = None
         if kept is not None:
-            numbers.ended_with(worker, kept.look_at_final())
+            counts = kept.look()
+            numbers.ended_with(worker, kept.look_at_final(), counts.done)
         if not self.supervisor.workers[worker].stopped:  # one that has closed in order has told what it left
             self._note_losses(numbers.losses.died(worker, epoch, counts, self._living(), ends))
         if ends:

@@ -42,12 +42,17 @@ class RunNumbers:
         self.losses.heard(worker, Counted(*map(dict, (beat.done, beat.emitted, beat.handed))), beat.sent)
         self.partitions.heard(worker, beat.partitions)
 
-    def ended_with(self, worker: int, final: FinalCounts) -> None:
-        """Take what a dead worker's tasks gave up, kept and lost."""
+    def ended_with(self, worker: int, final: FinalCounts, done: Mapping[int, int]) -> None:
+        """Take what a worker's page says beyond its last heartbeat.
+
+        What its tasks gave up, kept and lost; ``done``: how many untracked tuples each is done with.
+        """
         # Rule: all three, as they stood together. With those that are kept from an earlier heartbeat, dead letters
         # written since would be told as records that nobody sends again.
         beat = self.beats.get(worker, Beat({}, [], 0, 0))
-        tasks = dict(beat.tasks)
+        # What waits, or was lost, is counted by the page, so what was done must be, too: each tuple is in one of them.
+        since = Counter(done) - Counter(dict(beat.done))
+        tasks = {**beat.tasks, **{task: self._with_executed(beat.tasks.get(task), since[task]) for task in since}}
         for name, counts in final._asdict().items():
             for task_id, count in counts.items():
                 known = tasks.get(task_id) or TaskStats().snapshot()
@@ -60,13 +65,10 @@ class RunNumbers:
         seen.beats, counts = dict(self.beats), {worker: page.look() for worker, page in pages.items()}
         seen.losses = self.losses.with_counts(counts)
         for worker, page in pages.items():
-            seen.ended_with(worker, page.look_at_final())
+            seen.ended_with(worker, page.look_at_final(), counts[worker].done)
             beat = seen.beats[worker]
-            # What waits is counted by the page, so what was done must be, too: each tuple is in one of the two.
-            since = Counter(counts[worker].done) - Counter(dict(beat.done))
-            tasks = {**beat.tasks, **{task: self._with_executed(beat.tasks.get(task), since[task]) for task in since}}
             unfinished = beat.unfinished - beat.pending + sum(page.look_at_open().values())
-            seen.beats[worker] = dataclasses.replace(beat, tasks=tasks, unfinished=max(0, unfinished))
+            seen.beats[worker] = dataclasses.replace(beat, unfinished=max(0, unfinished))
         return seen
 
     @staticmethod

@@ -100,12 +100,13 @@ def test_a_hanging_call_is_named_with_its_worker_and_component(numbers: RunNumbe
 
 
 def test_what_outlived_a_dead_worker_stands_in_its_rows_and_is_counted_once(numbers: RunNumbers) -> None:
-    numbers.heard(0, Beat({1: snapshot(emitted=20, given_up=2)}, [], 0, 0))
-    numbers.ended_with(0, FinalCounts({1: 3, 3: 4}, {1: 1}, {3: 1}))
-    numbers.ended_with(1, FinalCounts({}, {}, {2: 2}))  # before its first heartbeat
+    numbers.heard(0, Beat({1: snapshot(emitted=20, given_up=2), 3: snapshot(executed=9)}, [], 0, 0, done={3: 5}))
+    numbers.ended_with(0, FinalCounts({1: 3, 3: 4}, {1: 1}, {3: 1}), {3: 7})
+    numbers.ended_with(1, FinalCounts({}, {}, {2: 2}), {2: 6})  # before its first heartbeat
     for _ in range(2):
         assert [row(numbers, name)["given_up"] for name in ("numbers", "keep")] == [3, 4]
         assert (row(numbers, "numbers")["kept"], row(numbers, "keep")["lost"]) == (1, 3)
+        assert row(numbers, "keep")["executed"] == 9 + 2 + 6
         numbers.replaced(0)
         numbers.replaced(1)
 
