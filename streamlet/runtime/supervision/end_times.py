@@ -144,7 +144,7 @@ class EndTimes:
         if self._set_stop_s is not None:
             return now + self._set_stop_s
         if self.reason == "interrupted":
-            if max(self._told_s, self._drain_s) >= INTERRUPT_S:  # the drain was longer in any case
+            if max(self._drain_s, now - self._began) >= INTERRUPT_S:  # the drain was longer in any case
                 return now + INTERRUPT_S
             return max(self._began + INTERRUPT_S, now + 1.0)
         return now + CLOSE_S
