@@ -443,7 +443,7 @@ class RunCoordinator:
             shutil.rmtree(self.directory, ignore_errors=True)
             raise BadInput(
                 f"A run keeps a copy of its topology's code, and none can be written into {self.directory.parent}: "
-                f"{error.strerror or error}. Make room there, or set TMPDIR to a folder on another disk."
+                f"{error.strerror or error}. Make room there, or set TMPDIR to a folder that is there and has room."
             ) from error
 
     def _plan_for(self, worker: int, epoch: int) -> messages.WorkerPlan:

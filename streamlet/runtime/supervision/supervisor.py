@@ -315,13 +315,15 @@ class Supervisor:
         worker.fruitless_starts = worker.fruitless_starts + 1 if imported or in_own_start else 0
         # Rule: the pause before a start grows with deaths that follow each other closely, or a start that comes to
         # nothing. Tuples wait for a worker that had worked: one killed now and then was started after five seconds.
+        # Nor does one grow with deaths that the spout of a tuple counts: each brings that tuple's end nearer.
         alone = not worker.deaths or (was_up and now - worker.deaths[-1][0] >= ALONE_S)
-        worker.quick_deaths = 0 if alone else worker.quick_deaths + 1
+        counted = verdict.weight < 1.0
+        worker.quick_deaths = 0 if alone else worker.quick_deaths + (not counted)
         known = IMPORT_REMEDY if imported else remedy or RESTART_REMEDY
         hopeless = self._out_of_restarts(index, why, verdict.weight, now, known)
         if hopeless is not None:
             return [*lost, hopeless]
-        worker.restart_at = now + self._backoff.delay(worker.quick_deaths)
+        worker.restart_at = now + self._backoff.delay(min(worker.quick_deaths, 1) if counted else worker.quick_deaths)
         return [*lost, *self._new_book()]
 
     def hung_up(self, index: int, epoch: int, now: float) -> list[Instruction]:

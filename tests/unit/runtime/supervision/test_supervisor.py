@@ -154,6 +154,26 @@ def test_a_worker_that_has_worked_between_its_deaths_is_started_at_once() -> Non
     assert waits == [0, 0.1, 0.2, 0.4, 0, 0]
 
 
+def test_deaths_that_a_spout_counts_make_no_pause_longer() -> None:
+    """Each brings the end of a tuple nearer: of ten deadly ones thirty deaths follow each other."""
+    supervisor, waits, now = running(tasks=TASKS), list[float](), 100.0
+    for death in range(8):
+        worker = supervisor.workers[1]
+        values = f"[{death // 3}]"
+        supervisor.heard(0, 1, now)
+        supervisor.note_in_hand(1, worker.epoch, Holding(2, "process", 1, 1.0, (1 << 48,), (), values))
+        supervisor.gone(1, worker.epoch, "was killed by SIGSEGV", now)
+        restart_at = worker.restart_at
+        assert restart_at is not None
+        waits.append(round(restart_at - now, 3))
+        supervisor.tick(restart_at)
+        bring_up(supervisor, [1], restart_at)
+        now += 1.0
+    assert waits == [0] * 8
+    supervisor.gone(1, supervisor.workers[1].epoch, "was killed by SIGKILL", now)
+    assert supervisor.workers[1].restart_at == now + 0.1, "of what it died of now nobody knows anything"
+
+
 def test_a_worker_that_never_comes_up_is_given_up() -> None:
     """Each start takes its 30 s, so few fall into the window: the run would wait for ever, for a slot or an import."""
     supervisor = running(limits=Limits(restarts=12))
