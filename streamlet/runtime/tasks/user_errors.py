@@ -423,12 +423,16 @@ def someone_held_lock(held_s: float, under_way: Sequence[str]) -> str:
 
 def waits_long(spout: str, bolt: str, wait_s: float, window: PendingWindow) -> str:
     """Explain that a bolt's tuples wait long, so fewer trees are open."""
+    # One tree alone may have work for longer than tuples should wait: no smaller window would help.
+    most = f"Until they are fewer it may have {window.size:,} trees open, and no more."
+    if window.size == 1:
+        most = "It has one tree open at a time now, which is the least."
     return (
         f"The tuples that wait for {bolt} take about {wait_s:,.1f} s to work off, and {window.target_s:g} s is the "
-        f"longest that tuples of the spout {spout} should wait. Until they are fewer it may have {window.size:,} trees "
-        f"open, and no more. Nothing has failed. If {bolt} waits for answers (a service, a database), derive it from "
-        "ThreadedBolt or AsyncBolt, to ask for many at once: `streamlet docs slow-bolts` shows both. If it does so, it "
-        "needs more threads. If it computes, it needs more tasks (par) on more workers."
+        f"longest that tuples of the spout {spout} should wait. {most} Nothing has failed. If {bolt} waits for answers "
+        "(a service, a database), derive it from ThreadedBolt or AsyncBolt, to ask for many at once: `streamlet docs "
+        "slow-bolts` shows both. If it does so, it needs more threads. If it computes, it needs more tasks (par) on "
+        "more workers."
     )
 
 

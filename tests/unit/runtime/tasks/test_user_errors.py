@@ -264,6 +264,13 @@ def test_a_bolt_that_is_too_slow_hears_of_the_pool_and_of_the_page_that_shows_on
     assert named == ["slow-bolts"] and named[0] in pages()
 
 
+def test_how_many_trees_may_be_open_is_told_and_that_one_is_the_least() -> None:
+    window = PendingWindow(2000, 7.5)
+    assert "one tree open at a time now, which is the least" in waits_long("orders", "price", 12.0, window)
+    window.size = 40
+    assert "it may have 40 trees open, and no more" in waits_long("orders", "price", 12.0, window)
+
+
 OURS = str(Path(user_errors.__file__).parents[2])
 LIBRARY = json.__file__
 
