@@ -313,18 +313,23 @@ class Supervisor:
         worker.failed_starts = 0 if was_up else worker.failed_starts + 1
         in_own_start = worker.holding is not None and worker.holding.call in STARTING
         worker.fruitless_starts = worker.fruitless_starts + 1 if imported or in_own_start else 0
-        # Rule: the pause before a start grows with deaths that follow each other closely, or a start that comes to
-        # nothing. Tuples wait for a worker that had worked: one killed now and then was started after five seconds.
-        # Nor does one grow with deaths that the spout of a tuple counts: each brings that tuple's end nearer.
-        alone = not worker.deaths or (was_up and now - worker.deaths[-1][0] >= ALONE_S)
-        counted = verdict.weight < 1.0
-        worker.quick_deaths = 0 if alone else worker.quick_deaths + (not counted)
+        pause_s = self._pause_s(worker, was_up, verdict.weight, now)
         known = IMPORT_REMEDY if imported else remedy or RESTART_REMEDY
         hopeless = self._out_of_restarts(index, why, verdict.weight, now, known)
         if hopeless is not None:
             return [*lost, hopeless]
-        worker.restart_at = now + self._backoff.delay(min(worker.quick_deaths, 1) if counted else worker.quick_deaths)
+        worker.restart_at = now + pause_s
         return [*lost, *self._new_book()]
+
+    def _pause_s(self, worker: WorkerRecord, was_up: bool, weight: float, now: float) -> float:
+        """Return the seconds before a worker's next start; count its death."""
+        # Rule: the pause before a start grows with deaths that follow each other closely, or a start that comes to
+        # nothing. Tuples wait for a worker that had worked: one killed now and then was started after five seconds.
+        # Nor does one grow with deaths that the spout of a tuple counts: each brings that tuple's end nearer.
+        alone = not worker.deaths or (was_up and now - worker.deaths[-1][0] >= ALONE_S)
+        counted = weight < 1.0
+        worker.quick_deaths = 0 if alone else worker.quick_deaths + (not counted)
+        return self._backoff.delay(min(worker.quick_deaths, 1) if counted else worker.quick_deaths)
 
     def hung_up(self, index: int, epoch: int, now: float) -> list[Instruction]:
         """Note that a worker's channel ended, and its process did not."""
