@@ -79,6 +79,7 @@ class LogFile:
         self.on_terminal = self.stuck = False
         self._refused = False
         """Nothing runs: lines are only for the person who tried to start it."""
+        self._ended = False
         self._began_s: float | None = None
         """When the write began that has not returned; None between two."""
         self._writer = HandOver("log-file", self._left_out, self._failed)
@@ -111,7 +112,7 @@ class LogFile:
 
     def keep(self, line: LogLine, recorded: bool = False) -> None:
         """Write a line soon, or count it. Any thread."""
-        if not self._refused:
+        if not (self._refused or self._ended):
             self._writer.give(lambda: self._keep(line), line_bytes=line.size)
 
     def write_due(self) -> None:
@@ -127,7 +128,11 @@ class LogFile:
             return
         self._last = len(lines)
         self._writer.give(lambda: self._write_last(lines))
-        if not self._answered():
+        answered = self._answered()
+        # Rule: nothing is written once it is told what the file lacks. That warning is a line, too, and came back here:
+        # the process ended in the middle of its write, and a part of a line stayed in a file without room.
+        self._ended = True
+        if not answered:
             # Rule: tell at the end how many lines are missing, whether the file answers or hangs. Nobody writes it in
             # their place any more, and a warning of before said only that there are some.
             log.warning(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -12,6 +13,7 @@ import pytest
 from streamlet.backends import log_file
 from streamlet.backends.log_file import LogFile, LogUnavailable
 from streamlet.base.log_line import LogLine
+from tests.patience import PATIENCE_S
 
 
 def line(text: str, level: str = "info") -> LogLine:
@@ -49,6 +51,26 @@ def test_lines_that_a_full_disk_cost_are_counted_where_they_are_missing(
     assert [record.getMessage() for record in caplog.records] == [
         f"The log file {folder / 'run.log'} lacks lines: No such file or directory. The run goes on."
     ]
+
+
+def test_what_is_told_at_the_end_of_what_the_file_lacks_is_not_written_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The view gives it to the log file like any line; the process ended in the middle of that write."""
+    log, tries = made(tmp_path / "run.log"), list[bytes]()
+
+    def fails(lines: bytes) -> None:
+        tries.append(lines)
+        raise OSError(errno.EFBIG, "File too large")
+
+    log.begin(line("first"))
+    monkeypatch.setattr(log._file, "append", fails)
+    monkeypatch.setattr(log_file.log, "warning", lambda text, *about: log.keep(line(text % about, "warning")))
+    ended = threading.Event()
+    monkeypatch.setattr(log._file, "close", ended.set)
+    log.end([line("last")])
+    assert ended.wait(PATIENCE_S)
+    assert [each for each in tries if b"lacks its last" in each] == [] and b"last" in tries[0]
 
 
 def test_a_repeated_line_is_counted_before_the_last_ones(tmp_path: Path) -> None:
