@@ -129,7 +129,7 @@ class LogFile:
         self._last = len(lines)
         self._writer.give(lambda: self._write_last(lines))
         answered = self._answered()
-        # Rule: nothing is written once it is told what the file lacks. That warning is a line, too, and came back here:
+        # Rule: nothing is written once a warning says what the file lacks. It is a line, too, and came back here:
         # the process ended in the middle of its write, and a part of a line stayed in a file without room.
         self._ended = True
         if not answered:
