@@ -183,7 +183,7 @@ class InlineBackend:
             sleep_s = loop.turn()
             if loop.at_rest and loop.idle and not loop.ledgers.pending():
                 if loop.quiet == loop.quiet_steps:
-                    return end.reason or reason, not loop.ledgers.unfinished(), None
+                    return reason, not loop.ledgers.unfinished(), None
                 loop.be_quiet(loop.quiet + 1)
                 continue
             now, before, processed = self._clock.monotonic(), processed, loop.processed()
@@ -193,7 +193,8 @@ class InlineBackend:
                 loop.tick_now()
             if processed != before:
                 end.progressed(now)
-            if stop.asked and end.reason != "interrupted":  # no more time than after any Ctrl-C
+            if stop.asked and reason != "interrupted":  # no more time than after any Ctrl-C
+                reason = "interrupted"
                 end.interrupt(now, sum(loop.census.work_left()))
             if now - measured_at >= MEASURE_S:
                 measured_at = now
@@ -203,7 +204,7 @@ class InlineBackend:
                     untracked = bool(_waiting(loop))
                     _tell_if_any(observer, end.found_work(now, wait_s + call_s, processed, untracked=untracked))
             if end.is_over(now):
-                return end.reason or reason, False, end.drained_s()
+                return reason, False, end.drained_s()
             loop.turn(min(sleep_s, END_LOOK_S))
 
     def _look(self, loop: WorkerLoop) -> RunStatus:

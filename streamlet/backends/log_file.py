@@ -80,6 +80,7 @@ class LogFile:
         self._refused = False
         """Nothing runs: lines are only for the person who tried to start it."""
         self._ended = False
+        """The last lines are written, or were given up."""
         self._began_s: float | None = None
         """When the write began that has not returned; None between two."""
         self._writer = HandOver("log-file", self._left_out, self._failed)

@@ -334,7 +334,7 @@ class Supervisor:
     def hung_up(self, index: int, epoch: int, now: float) -> list[Instruction]:
         """Note that a worker's channel ended, and its process did not."""
         # Rule: one that has closed is left to its exit, however long others still close. Taken for gone it was killed
-        # a quarter of a second after its last message, in the middle of what its libraries flush there.
+        # a quarter of a second after its last message, while its libraries still flushed.
         return [] if self.workers[index].stopped else self.gone(index, epoch, "hung up", now)
 
     def _out_of_restarts(self, index: int, why: str, weight: float, now: float, remedy: str) -> GiveUp | None:

@@ -215,7 +215,7 @@ class Worker:
         try:
             return self._close()
         except Exception as error:
-            self._end_if_closed(error)  # in a `cleanup`: it was told as two tracebacks of ours
+            self._end_if_closed(error)  # a `cleanup` may have closed them
             raise
 
     def _end_if_closed(self, error: BaseException | None) -> None:
