@@ -68,6 +68,8 @@ class ComponentStatus:
 
     And trees that died with a worker, where it hears of no failures.
     """
+    taken: int = 0
+    """Of the lost, those that workers took along when they died: at most so many."""
     open: int = 0
     """Messages of a spout that are neither acked nor given up."""
     unreplayed: int = 0

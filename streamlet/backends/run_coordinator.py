@@ -778,7 +778,7 @@ class RunCoordinator:
             if ends:
                 self.numbers.left.update(tuples)
                 continue
-            self.numbers.lost.update(tuples)
+            self.numbers.taken.update(tuples)
             text = f"worker {worker} took up to {untracked_text(tuples)} along. {NOBODY_SENDS}"
             self._say("error", text, worker, epoch)
 

@@ -29,7 +29,9 @@ class RunNumbers:
         self.left: Counter[str] = Counter()
         """Bolt -> untracked tuples for it that the drain left."""
         self.lost: Counter[str] = Counter()
-        """Bolt -> untracked tuples for it that workers which died, or their lost links, took along."""
+        """Bolt -> untracked tuples for it that lost links of workers which died took along."""
+        self.taken: Counter[str] = Counter()
+        """Component -> tuples or trees that workers which died took along, at most."""
         self.losses = UntrackedLosses(plan)
         self._ended: dict[str, Mapping[str, Any]] = {}
         """Component -> sum of the last counters of its tasks whose worker was replaced."""
@@ -114,7 +116,7 @@ class RunNumbers:
             elif self._plan.topology.component(task.component).kind == SPOUT:
                 owed = max(known, (pending or {}).get(task.task_id, 0))
                 self._owed.setdefault(worker, Counter())[task.component] += owed
-        self.lost.update(+final)
+        self.taken.update(+final)
         return +final
 
     def resumed(self, worker: int) -> None:
@@ -130,13 +132,14 @@ class RunNumbers:
         for beat in self.beats.values():
             pairs += [(self._component_of(task_id), snapshot) for task_id, snapshot in beat.tasks.items()]
         rows = component_rows(self._plan.topology, pairs)
-        lost = self.lost + self.left
+        lost = self.lost + self.left + self.taken
         for beat in self.beats.values():
             lost.update(beat.lost)
         owed, waiting = self._owed_by_spout(), Counter() if ended else self.losses.waiting()
         for row in rows:
             row["untracked"] = waiting[row["name"]]
             row["lost"] += lost[row["name"]]
+            row["taken"] = self.taken[row["name"]]
             row["open"] += owed[row["name"]]
         return rows
 

@@ -15,6 +15,7 @@ from typing import Any
 from streamlet.backends.contract import RunStatus, Stop
 from streamlet.base.termination_signals import keep
 from streamlet.cli.output import leave
+from streamlet.cli.show import say_past_streams
 
 SAME_S = 0.25
 """Seconds within which a second signal is the first one once more."""
@@ -122,8 +123,8 @@ class Interrupts:
         self._killed = killed
         self._first_s = 0.0
         self.exit_status: int | None = None
-        self.over = False
-        """Whether the run has come to its end, and is only shown yet."""
+        self.over: int | None = None
+        """The exit status of a run that has come to its end, and is only shown yet."""
 
     def settle(self) -> None:
         """Wait until no signal can be the first one once more."""
@@ -145,12 +146,16 @@ class Interrupts:
             self.exit_status = 128 + number
             self._first_s = at_s
             self._stop.ask()
-            self._notice(OVER if self.over else self._draining())
+            self._notice(self._draining() if self.over is None else OVER)
             return
         # One wish may come as several signals: a launcher passes on the Ctrl-C that the whole group got, a service
         # manager sends SIGHUP after SIGTERM, and a terminal that goes sends it twice.
         if number == signal.SIGHUP or at_s - self._first_s < SAME_S:
             return
+        # Rule: a run that is over has nothing to be killed. All was done, and its last line and status say so: the end
+        # waits for the reader of its output alone.
+        if self.over is not None:
+            leave(self.over, lambda: say_past_streams(OVER))
         last = self._stop.last_look()
         try:
             # Kill the processes first: printing may hang on a terminal that nobody reads.

@@ -281,16 +281,15 @@ def _watched(
             view.start(request, backend.name)
             result = backend.run(request, view, stop)
             interrupts.give_way()
-            interrupts.over = True
-            status = _exit_status(result.reason, interrupts, request.until_caught_up)
+            interrupts.over = status = _exit_status(result.reason, interrupts, request.until_caught_up)
             view.finish(result, status)
             # After the run, which was asked to drain when the output broke.
             if lasting.lost is not None:
                 raise lasting.lost
         except Exception as error:
             interrupts.give_way()
-            interrupts.over = True
             said, status = explain(error)
+            interrupts.over = status
             view.failed(error, status)
             _close(view, shown, status, f"Error: {said}\n")
             raise

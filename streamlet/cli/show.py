@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from rich.cells import cell_len
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus
-from streamlet.backends.outcome import MISSING, hangs_text
+from streamlet.backends.outcome import MISSING, hangs_text, lost_text
 from streamlet.base.log_line import LogLine, fields
 from streamlet.base.printable import printable
 from streamlet.cli.check import summary
@@ -363,8 +363,8 @@ def gone_lines(status: RunStatus) -> list[str]:
     lines = []
     for row in status.components:
         kept = min(row.given_up, row.kept)
-        gone = (row.given_up - kept, "given up"), (row.lost, "lost")
-        parts = [f"{number:,} {what}" for number, what in gone if number]
+        parts = [f"{row.given_up - kept:,} given up"] if row.given_up > kept else []
+        parts += [f"{lost_text(row)} lost"] if row.lost else []
         if kept:
             lines.append(
                 f"{row.name}: {kept:,} given up, and kept as {'a dead letter' if kept == 1 else 'dead letters'}."

@@ -80,7 +80,7 @@ BUGS = (
     Bug(
         "open trees of a dead spout that hears no failures are forgotten",
         "backends/run_numbers.py",
-        "        self.lost.update(+final)\n",
+        "        self.taken.update(+final)\n",
         "",
         LOSSES,
     ),

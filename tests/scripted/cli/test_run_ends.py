@@ -355,13 +355,19 @@ def test_at_the_end_of_its_time_a_run_says_how_long_it_drains(streamlet, backend
     assert done.returncode == 0 and re.search(r"Draining(,| for longer,) for about \d+ s", done.stderr), done
 
 
-def test_a_run_that_is_over_says_whom_it_waits_for_and_a_signal_leaves_the_rest_out(streamlet) -> None:
-    """Nobody reads its standard output: it stood there without a word, and a signal was told as a drain."""
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_run_that_is_over_says_whom_it_waits_for_and_a_signal_leaves_the_rest_out(streamlet, signals: int) -> None:
+    """Nobody reads its standard output: it stood there without a word, and signals were told as a drain and a kill."""
     process = streamlet.start("run", streamlet.write(made(process="print('x' * 100_000)")), "--until-caught-up")
     for line in process.stderr:
         if "The run is over, and waits for the reader of its standard output" in line:
             break
-    process.send_signal(signal.SIGTERM)
-    process.wait(PATIENCE_S)  # nobody reads standard output
+    for _ in range(signals):
+        process.send_signal(signal.SIGTERM)
+        time.sleep(2 * SAME_S)
+    assert process.wait(PATIENCE_S) == 0, "all was done"
     said = process.stderr.read()
-    assert "Draining" not in said and "Standard output lacks 1 line or more" in said, said
+    assert "Draining" not in said and "Killed" not in said, said
+    assert "The run is over. What nobody reads of its output is left out." in said
+    # The second one ends it at once, and nothing is counted.
+    assert signals == 2 or "Standard output lacks 1 line or more" in said, said

@@ -77,9 +77,9 @@ def test_a_look_at_the_pages_is_newer_than_the_heartbeats_and_changes_nothing(nu
 
 
 def test_what_was_lost_or_left_stands_in_the_row_of_its_bolt(numbers: RunNumbers) -> None:
-    numbers.lost.update(keep=3)
+    numbers.taken.update(keep=3)
     numbers.left.update(keep=2)
-    assert row(numbers, "keep")["lost"] == 5
+    assert (row(numbers, "keep")["lost"], row(numbers, "keep")["taken"]) == (5, 3)
 
 
 def test_what_lost_links_took_along_stands_in_the_row_of_its_bolt_also_when_its_sender_is_replaced(

@@ -369,17 +369,21 @@ def test_a_number_that_is_not_finite_is_null_in_json() -> None:
     assert json.loads(text, parse_constant=pytest.fail) == {"a": [1.5, None], "b": {"c": [None, None]}, "d": "x"}
 
 
-def test_what_is_kept_as_a_dead_letter_is_told_from_what_is_gone() -> None:
+def test_what_is_kept_as_a_dead_letter_or_lost_at_most_is_told_from_what_is_gone() -> None:
     rows = (
         ComponentStatus("lines", "spout", 1, given_up=3, kept=2, lost=1),
         ComponentStatus("words", "spout", 1, given_up=1, kept=1),
         ComponentStatus("plain", "spout", 1, given_up=1),
+        ComponentStatus("sink", "bolt", 1, lost=12, taken=2),
+        ComponentStatus("last", "bolt", 1, lost=1, taken=1),
     )
     assert show.gone_lines(dataclasses.replace(status(), components=rows)) == [
         "lines: 2 given up, and kept as dead letters.",
         "lines: 1 given up, 1 lost; nobody sends them again.",
         "words: 1 given up, and kept as a dead letter.",
         "plain: 1 given up; nobody sends them again.",
+        "sink: up to 12 lost; nobody sends them again.",
+        "last: 1 lost; nobody sends them again.",
     ]
 
 
