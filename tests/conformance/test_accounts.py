@@ -146,9 +146,12 @@ def test_what_workers_killed_in_mid_run_take_along_is_numbered_and_fails_the_run
     rng = random.Random(seed)
     moments = {bolt: rng.randint(500, COUNT // 4) for bolt in ("pass_on", "slow")}
     killed: dict[str, int] = {}
+    looks: list[tuple[float, str, dict[str, tuple[int, int]]]] = []
 
     def kill(status: RunStatus) -> None:
         rows = {row.name: row for row in status.components}
+        counts = {name: (row.emitted, row.executed) for name, row in rows.items()}
+        looks.append((round(status.elapsed_s, 2), status.state, counts))
         for bolt, moment in moments.items():
             if status.state == "running" and rows[bolt].executed > moment and bolt not in killed:
                 victims = moments if at_once else [bolt]
@@ -169,7 +172,7 @@ def test_what_workers_killed_in_mid_run_take_along_is_numbered_and_fails_the_run
             drain_timeout=PATIENCE_S,
         )
     result = caught.value.result
-    assert (len(killed), result.drained, result.reason) == (2, True, "caught_up"), str(caught.value)
+    assert (len(killed), result.drained, result.reason) == (2, True, "caught_up"), (moments, looks, str(caught.value))
     lost = {name: row.lost for name, row in result.components.items() if row.lost}
     seen = counted_outside(tmp_path)
     print(f"seed {seed}: {seen} seen, lost {lost}")
