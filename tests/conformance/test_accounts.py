@@ -17,7 +17,7 @@ import pytest
 import streamlet
 from streamlet.backends.contract import RunStatus, Stop
 from streamlet.backends.outcome import TuplesLeft
-from streamlet.runtime.tasks.bolt_task import SLICE
+from streamlet.runtime.tasks.slices import SLICE
 from tests.command_line import Streamlet
 from tests.conformance import from_threads
 from tests.conformance.early_and_late import HELD, SHARE, Beginnings, Endings

@@ -28,9 +28,9 @@ from streamlet.components.tuples import ACKED, OPEN, Tuple, TupleId, tick_tuple,
 from streamlet.model.delivery import EPOCH_STREAMS
 from streamlet.model.stream import DEFAULT_STREAM
 from streamlet.runtime.tasks import settling
-from streamlet.runtime.tasks.batch_bound import BatchBound
 from streamlet.runtime.tasks.emitter import MAKE_S, WEIGH_AFTER_S, Emitter, Outbox, Pick, StreamRoutes, Work
 from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
+from streamlet.runtime.tasks.first_failures import FirstFailures
 from streamlet.runtime.tasks.held_tuples import HeldTuples
 from streamlet.runtime.tasks.in_hand import (
     BEGAN,
@@ -45,6 +45,7 @@ from streamlet.runtime.tasks.in_hand import (
     shortened,
 )
 from streamlet.runtime.tasks.other_threads import OtherThreads, RefusedEmits, TaskCalls
+from streamlet.runtime.tasks.slices import SLICE_S, SliceSize
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.untracked_counts import TaskCells, cells_apart
 from streamlet.runtime.tasks.user_errors import (
@@ -58,16 +59,6 @@ from streamlet.runtime.tasks.user_errors import (
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copied, copies
 from streamlet.tracking.roots import entry_of, owner_task
 from streamlet.tracking.shared_roots import Root, each_root
-
-SLICE = 64
-"""Most tuples between two looks at the clock; a slow bolt gets fewer, down to one."""
-
-SLICE_S = 0.002
-"""Seconds that a slice should take.
-
-Then acks leave, and a stop, a timer or a peer is noticed, though a bolt is slow: with a fixed number of tuples, a bolt
-of 0.2 s a tuple would let no ack leave for 13 s, and be killed as hanging when the run ends.
-"""
 
 
 class _Holder:
@@ -184,16 +175,9 @@ class BoltTask:
         self._fields = fields or {}
         self._boxes = boxes
         self._weigh_after_s = WEIGH_AFTER_S * (1 + len(boxes) // 4)  # a look takes longer, the more there are
-        self._usual_size = bolt.batch_size if self._by_batch else SLICE
-        self._size = self._usual_size if self._by_batch else 1
-        self._most_size = self._usual_size
-        self.batches = BatchBound(self._usual_size, longest_wait_s)
-        self._batch_s = 0.0
-        """Seconds of the latest batch that took long."""
+        self.slices = SliceSize(bolt.batch_size if self._by_batch else None, longest_wait_s)
         self._tick_s = 0.0
         """Seconds of the latest tick, or half of those before it."""
-        self._notes_each_tuple = False
-        self._careful_until: float | None = None
         self.long_s = inf
         """Seconds of a slice after which ``look_back`` is called."""
         self.look_back: LookBack = none_kept
@@ -201,12 +185,7 @@ class BoltTask:
         self.emitted_much: Callable[[], bool] = lambda: False
         """Tells whether what waits in the outboxes is as much as one turn may emit; the loop's."""
         self._noted_held = 0
-        self._failures = 0
-        """Tuples that failed: ``process`` raised, or the bolt called ``fail``; each once."""
-        self._failures_allowed = first_failures
-        self._failures_raised = 0
-        self._at_limit = False
-        self._last_error: BaseException | None = None
+        self.failures = FirstFailures(first_failures)
         self.emit: Callable[..., list[int] | None] = self._fast_emit() or self.emit_anywhere
         bolt.bind(self)
 
@@ -543,24 +522,23 @@ class BoltTask:
         self._fail_for(given, cause, error)
         # Rule: what another thread failed is judged where the loop fails it. By then the bolt may have been given its
         # last tuple, and no call of it follows that would look.
-        if self._at_limit:
+        if self.failures.at_limit:
             self._stop_if_all_failed()
 
     def fail_told(self, tup: Tuple | Batch, error: BaseException) -> None:
         """Fail a tuple or batch for an error; its caller tells it."""
-        self._note_failures(self._fail(tup, cause_of(self.emitter.component, error)))
+        self.failures.note(self._fail(tup, cause_of(self.emitter.component, error)))
 
     def _fail_for(self, given: Tuple | Batch, cause: FailureCause, error: BaseException | None) -> None:
-        failed = self._fail(given, cause)
+        before, failed = self.failures.count, self._fail(given, cause)
+        self.failures.note(failed)
         if failed and error is not None:
             # Rule: an exception that `fail` is given is one of the bolt's, as if `process` had raised it. Threads and
             # coroutines of its own have no other way to say so, and a typing error would be shown nowhere.
             self.stats.errors += 1
-            self._last_error = error
-            self._failures_raised += failed
+            self.failures.blame(error, before)
             if self._tells_given:
                 self.report(error, given, self._called)
-        self._note_failures(failed)
 
     def dead_letter(self, tup: Tuple | TupleId | Batch, reason: str) -> None:
         """Fail every tree of a tuple or batch, past all retries. Any thread.
@@ -629,16 +607,16 @@ class BoltTask:
         before = work.left
         now = started = self.clock.monotonic()
         weighs_at = now + self._weigh_after_s
-        words, times = self.in_hand.words, self.in_hand.times
+        words, times, slices = self.in_hand.words, self.in_hand.times, self.slices
         words[CALL] = words[LENGTH] = 0
         self._part_blocks(work)
         while work.left > 0:
-            size = self._size
+            size = slices.size
             if self.held.allowed and (size := self.held.room(size)) <= 0:
                 break
             # Where a death or a hang can be looked up from outside: two numbers a slice, and in full for a tuple that
             # is alone in its slice because the bolt is slow.
-            if size == 1 and self._notes_each_tuple:
+            if size == 1 and slices.notes_each:
                 self._note_tuple(work, now)
             else:
                 words[COUNT] = size if size < work.left else work.left
@@ -654,53 +632,36 @@ class BoltTask:
             began, now = now, self.clock.monotonic()
             if now - began > SLICE_S:
                 started += self._was_slow(work, size, began, now)
-            elif size < self._most_size or self._careful_until is not None:
-                self._grow(size, now)
+            elif size < slices.most or slices.careful_until is not None:
+                slices.grow(now)
             if now >= until:
                 break
             if now >= weighs_at or now - began >= size * MAKE_S:
-                if self._ends_by_bytes(size):
+                if self._ends_by_bytes():
                     break
                 weighs_at = now + self._weigh_after_s
         self._note_executed(work, before, now, now - started)
-        if self._at_limit:
+        if self.failures.at_limit:
             self._stop_if_all_failed()
 
-    def _ends_by_bytes(self, size: int) -> bool:
+    def _ends_by_bytes(self) -> bool:
         """Tell whether many bytes were emitted; let the next slice be smaller then."""
         # Rule: many bytes end the turn of a bolt, as they end a spout's: no mark counts them before it is over. A large
         # row takes long to make, so slices of a fast bolt are not looked at one by one.
         if not self.emitted_much():
             return False
-        if not self._by_batch:  # whose size is the bolt's choice
-            self._size = max(1, size // 2)
+        self.slices.halve()
         return True
 
-    def _grow(self, size: int, now: float) -> None:
-        """Let the next slice be larger, as far as it may."""
-        if size < self._most_size:
-            self._size = min(2 * size, self._most_size)
-        elif self._careful_until is not None and now >= self._careful_until:
-            self._most_size, self._careful_until = self._usual_size, None
-
     def _was_slow(self, work: Work, size: int, began: float, now: float) -> float:
-        """Make slices smaller after one that took long; look back at one that took very long.
+        """Take note of a slice that took long; look back at one that took very long.
 
         Returns the seconds of it that count for nothing: it could not go on.
         """
         # Rule: a bolt on the loop is not slow for the time in which another's call held the interpreter's lock. Of one
         # with calls of 3 ms the log said that its tuples take 24 s.
         kept_s = self._look_back(work, size, began) if now - began >= self.long_s else 0.0
-        # Rule: a batch takes no longer than tuples may wait, where it is its tuples that cost. It takes all that waits,
-        # so nothing seems to wait behind it, and each would be twice as large as the one before.
-        if self._by_batch:
-            self._grow(size, now)
-            given = size + min(0, work.left)
-            self._batch_s = now - began - kept_s
-            self._size = min(self._size, self.batches.took(given, self._batch_s))
-        else:
-            self._size = max(1, int(size * SLICE_S / max(SLICE_S, now - began - kept_s)))
-            self._notes_each_tuple = True
+        self.slices.was_slow(size + min(0, work.left), now - began - kept_s, now)
         return kept_s
 
     def _look_back(self, work: Work, size: int, began: float) -> float:
@@ -765,12 +726,6 @@ class BoltTask:
         if first < work.parted:
             settling.part_blocks(run.roots, run.edges, first, self.getrandbits, self.acks)
 
-    def be_careful(self, until: float) -> None:
-        """Process one tuple at a time until then: one has killed a worker."""
-        self._size = self._most_size = 1
-        self._notes_each_tuple = True
-        self._careful_until = until
-
     def note_held(self) -> None:
         """Note the tuples that the bolt holds: its threads may be at work on them."""
         # Not what waits for the bolt's tick: nothing happens to that outside of calls. Nor what a bolt of ours holds,
@@ -783,7 +738,7 @@ class BoltTask:
         has_threads = self.calls.used or self.bolt.answers_for_untracked
         if has_threads or not isinstance(self.bolt, BatchingBolt):
             self._noted_held = count
-            self.in_hand.note_held(self.task_id, self.held.given, has_threads, self._careful_until is not None)
+            self.in_hand.note_held(self.task_id, self.held.given, has_threads, self.slices.careful_until is not None)
 
     def note_at_fault(self, tup: Tuple) -> None:
         """Note a held tuple, with its messages, that its bolt hangs on."""
@@ -797,8 +752,7 @@ class BoltTask:
 
     def call_s(self, pace_s: float) -> float:
         """Return the seconds that one call may take; ``pace_s``: that a tuple lately took."""
-        batch_s = min(self._batch_s, pace_s * self._usual_size) if self._by_batch else 0.0
-        return max(pace_s, batch_s, self._tick_s)
+        return max(self.slices.call_s(pace_s), self._tick_s)
 
     def _note_tuple(self, work: Work, now: float) -> None:
         run = work.run
@@ -812,19 +766,11 @@ class BoltTask:
 
     def _stop_if_all_failed(self) -> None:
         """Raise EveryTupleFailed unless a tuple has succeeded."""
-        # A typing error fails every tuple alike, and so does a client that is set up wrong, whose errors the bolt
-        # catches. With retries such a run would take minutes to say so, so the first thousand are enough; one success,
-        # and the errors are taken to be the tuples' own.
-        self._at_limit = False
+        failures = self.failures
+        failures.at_limit = False
         if not self.stats.acked:
-            by_itself = self._failures - self._failures_raised
-            error, count = self._last_error, self._failures_allowed
+            by_itself, error, count = failures.by_itself, failures.last_error, failures.allowed
             raise every_tuple_failed(self.emitter.component, self.task_id, count, error, by_itself, self._called)
-
-    def _note_failures(self, tuples: int) -> None:
-        before, self._failures = self._failures, self._failures + tuples
-        if before < self._failures_allowed <= self._failures:
-            self._at_limit = True
 
     @property
     def _called(self) -> Callable[..., Any]:
@@ -981,15 +927,15 @@ class BoltTask:
 
     def _batch_raised(self, error: BaseException, batch: Batch) -> None:
         self.stats.errors += 1
-        before, self._last_error = self._failures, error
+        before = self.failures.count
         if self.bolt.auto_fail:
             self.fail_told(batch, error)
         else:
-            self._note_failures(len(batch))
+            self.failures.note(len(batch))
             self._fail_untracked(batch, error)
             settling.settle_children(batch, self.acks)
             self.held.add_open(batch, self.clock.monotonic(), kept=True)
-        self._failures_raised += self._failures - before
+        self.failures.blame(error, before)
         self.report(error, batch, self.bolt.process_batch)
         self._end_run(error, self.bolt.process_batch)
 
@@ -1004,15 +950,15 @@ class BoltTask:
         # failed.
         self._current = None
         self.stats.errors += 1
-        before, self._last_error = self._failures, error
+        before = self.failures.count
         # Rule: an untracked tuple that raised has failed, whatever ``auto_fail`` says. It has no time-out that might
         # settle it, and it counts as given up here: left open, it would count again when the bolt fails or acks it.
         if self.bolt.auto_fail or not tup.root:
             self.fail_told(tup, error)
         elif tup.state == OPEN:
-            self._note_failures(1)
+            self.failures.note(1)
             self.held.add(tup, self.clock.monotonic())
-        self._failures_raised += self._failures - before
+        self.failures.blame(error, before)
         self.report(error, tup, self.bolt.process)
         self._end_run(error, self.bolt.process)
 
@@ -1030,7 +976,7 @@ class BoltTask:
         current = self._current
         self._raised(error, tup)
         self._current = current
-        if self._at_limit:
+        if self.failures.at_limit:
             self._stop_if_all_failed()
 
     def _note_leaves(self, given: Tuple | Batch) -> None:
@@ -1085,7 +1031,7 @@ class BoltTask:
                 raise
             self._note_error(error, None, act)
             self._end_run(error, act)
-        if self._at_limit:
+        if self.failures.at_limit:
             self._stop_if_all_failed()
 
     def complain(self, error: BaseException, tup: Tuple | Batch | None) -> None:
@@ -1094,7 +1040,7 @@ class BoltTask:
 
     def _note_error(self, error: BaseException, tup: Tuple | Batch | None, called: Defined) -> None:
         self.stats.errors += 1
-        self._last_error = error
+        self.failures.last_error = error
         self.report(error, tup, called)
 
     def rest(self, rests: bool) -> None:
@@ -1105,7 +1051,7 @@ class BoltTask:
         """Give the bolt its tick. It anchors emitted tuples to nothing. ``early``: it comes before its time."""
         if self.ended_run:
             return
-        before, began, collected = self._failures, self.clock.monotonic(), bool(self.held.given)
+        before, began, collected = self.failures.count, self.clock.monotonic(), bool(self.held.given)
         try:
             if early:
                 self.bolt.expect_early_tick()
@@ -1119,13 +1065,12 @@ class BoltTask:
             self.stats.tick_failed = int(not isinstance(error, BatchFailed))
             self.stats.tick_errors += self.stats.tick_failed
             if isinstance(error, BatchFailed):  # its tuples were failed for what it raised, not by themselves
-                self._failures_raised += self._failures - before
-                self._last_error = error.__cause__ or error
+                self.failures.blame(error.__cause__ or error, before)
             self.report(error, None, self.bolt.process_tick)
             self._end_run(error, self.bolt.process_tick)
         if collected or not isinstance(self.bolt, BatchingBolt):  # else there was nothing to do
             self._tick_s = max(self.clock.monotonic() - began, self._tick_s / 2)
-        if self._at_limit:  # it may fail there what it has collected
+        if self.failures.at_limit:  # it may fail there what it has collected
             self._stop_if_all_failed()
 
     def _end_run(self, error: BaseException, called: Callable[..., Any]) -> None:

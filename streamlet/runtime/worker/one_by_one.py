@@ -46,7 +46,7 @@ class OneByOne:
         self._until, self._since = now + seconds, now
         self._room, self._settled = 1, self._count()
         for task in self._suspects.values():
-            task.be_careful(self._until)
+            task.slices.be_careful(self._until)
             task.held.allowed = 1 if task.works_elsewhere else task.held.most
 
     def waiting(self, now: float) -> Set[int]:

@@ -324,7 +324,7 @@ class QueueCensus:
         # for any queue: a window that is made smaller for it ends at one tree, with a whole request for each tuple.
         task = self._tasks[task_id].task
         assert isinstance(task, BoltTask)
-        return min(self._pace(task_id), task.batches.each_s)
+        return min(self._pace(task_id), task.slices.batches.each_s)
 
     def _pace(self, task_id: int) -> float:
         """Return the seconds that a task lately took for a tuple."""

@@ -338,7 +338,7 @@ def test_a_batch_that_raises_at_first_and_always_ends_the_run_with_what_it_raise
 
     rig = Rig(broken := Broken())
     vars(broken).update(component_name="bolt", task_id=1)
-    rig.task._failures_allowed = 2
+    rig.task.failures.allowed = 2
     rig.run((7, [1]), (8, [2]), (9, [3]))
     with pytest.raises(EveryTupleFailed, match=r"raised on each of its first 2 tuples, the last time KeyError.*a slip"):
         rig.task.tick(1.0)

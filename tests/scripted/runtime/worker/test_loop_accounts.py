@@ -249,7 +249,7 @@ def test_rows_of_a_batch_are_left_with_the_one_at_which_the_process_was_to_end(m
 
 def test_what_was_done_before_an_error_that_ended_the_run_is_counted() -> None:
     one = Looped(Ending)
-    one.task._size = 64
+    one.task.slices.size = 64
     one.spout.todo = [(n, n) for n in range(10)]
     one.ends()
     stats = one.task.stats
@@ -260,7 +260,7 @@ def test_what_was_done_before_an_error_that_ended_the_run_is_counted() -> None:
 @pytest.mark.parametrize("last", [5, 9])
 def test_a_run_of_tuples_whose_last_one_ends_the_run_is_forgotten(last: int) -> None:
     one = Looped(Ending)
-    one.task._size = 64
+    one.task.slices.size = 64
     one.spout.todo = [(n % 10 if n != last else 5, n) for n in range(6, last + 1)] or [(5, 5)]
     one.ends()
     assert one.loop.inbox.tuples == 0 and not one.loop.inbox

@@ -181,7 +181,7 @@ def test_an_answer_leaves_out_what_a_call_with_a_batch_costs_by_itself() -> None
         one.arrives(*range(ROOT, ROOT + 10 * STEP, STEP))
         one.loop.turn()
         for number, last_s, each_s in ((9, 1.0, 0.0), (10, 1.1, 0.1)):
-            batches = one.loop.tasks[BOLT].task.batches = BatchBound(1024, target_s=1.0)
+            batches = one.loop.tasks[BOLT].task.slices.batches = BatchBound(1024, target_s=1.0)
             batches.took(1, 1.0)
             batches.took(2, last_s)
             one.arrives(ask=Ask(number, [ROOT], [], []))

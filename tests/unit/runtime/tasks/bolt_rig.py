@@ -9,8 +9,9 @@ from typing import Any
 from streamlet import Bolt, Stream, Tuple
 from streamlet.base.clock import ManualClock
 from streamlet.model.grouping import Grouping
-from streamlet.runtime.tasks.bolt_task import SLICE, BoltTask
+from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, Run, StreamRoutes, Target, Work
+from streamlet.runtime.tasks.slices import SLICE
 
 DOWN = 9
 
@@ -58,7 +59,7 @@ class Rig:
             self._report,
             resting=resting,
         )
-        self.task._size = SLICE  # of a bolt that has shown to be fast
+        self.task.slices.size = SLICE  # of a bolt that has shown to be fast
         self.trees: dict[int, int] = {}
 
     def _report(self, error: BaseException, tup: Any, called: Any) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from streamlet import Batch, Bolt, Tuple
 from streamlet.runtime.tasks.batch_bound import BatchBound
-from streamlet.runtime.tasks.bolt_task import SLICE
 from streamlet.runtime.tasks.emitter import Run, Work
+from streamlet.runtime.tasks.slices import SLICE
 from tests.unit.runtime.tasks.bolt_rig import Rig, bolt
 
 
@@ -60,7 +60,7 @@ def test_slices_are_as_long_as_a_bolt_is_fast() -> None:
             rig.clock.advance(took_s[0])
 
     rig = Rig(Moody())
-    rig.task._size = 1
+    rig.task.slices.size = 1
     rows = [[n] for n in range(6 * SLICE)]
     work = Work(Run(1, 5, "default", False, [7] * len(rows), list(range(len(rows))), rows))
 
@@ -88,7 +88,7 @@ def test_a_bolts_turn_ends_when_many_bytes_were_emitted(took_s: float, wanted: l
             rig.clock.advance(took_s)
 
     rig = Rig(Making())
-    rig.task._size = 1
+    rig.task.slices.size = 1
     rig.task.emitted_much = lambda: True
     work = Work(Run(1, 5, "default", False, [7] * len(rows), list(range(len(rows))), rows))
     for _ in wanted:
@@ -140,7 +140,7 @@ def test_a_batch_is_bounded_by_what_the_tuples_of_the_calls_before_cost() -> Non
             rig.clock.advance(0.1 * len(batch))
 
     rig = Rig(SlowRows())
-    rig.task.batches = BatchBound(64, target_s=2.0)
+    rig.task.slices.batches = BatchBound(64, target_s=2.0)
     rig.run(*[(7, [n]) for n in range(20)])
     rig.run(*[(7, [n]) for n in range(20)])
     assert sizes == [20, 5, 5, 5, 5] and rig.task.stats.acked == 40

@@ -508,7 +508,7 @@ def test_a_failure_takes_along_what_was_raised_or_said() -> None:
 
 def test_a_dead_letter_fails_all_trees_of_a_tuple_and_is_no_failure_of_the_bolt() -> None:
     rig = Rig(bolt(lambda self, tup: self.dead_letter(tup, "not wanted")))
-    rig.task._failures_allowed = 1
+    rig.task.failures.allowed = 1
     rig.run((0, ["x"]), multi=[[7, 8]])
     assert rig.fails == [7, 8]
     assert set(rig.task.causes.take().values()) == {FailureCause("bolt", "", "not wanted", True)}

@@ -176,7 +176,7 @@ def test_the_batches_of_a_bolt_are_bounded_by_the_shortest_target_of_the_spouts_
     shared = Building().shared
     shared.plan, shared.conf = make_plan(Behind.__topology__, 1), resolve(Behind.__topology__.config, {})
     lives = [build_task(shared, task, OtherThreads()) for task in shared.plan.tasks]
-    found = {live.plan.component: live.task.batches.call_s for live in lives if isinstance(live.task, BoltTask)}
+    found = {live.plan.component: live.task.slices.batches.call_s for live in lives if isinstance(live.task, BoltTask)}
     assert found == {"passing": 0.4 * CALL_SHARE, "late": 0.4 * CALL_SHARE, "own": 2.0 * CALL_SHARE}
 
 

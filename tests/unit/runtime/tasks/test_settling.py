@@ -232,7 +232,7 @@ def test_a_batch_is_what_waits_up_to_its_size_and_its_emit_belongs_to_all_of_it(
 def test_under_suspicion_a_batch_has_one_tuple() -> None:
     acker, bolt = Acker(), Sums()
     task = acker.task(bolt, [Outbox(1, 9, "default")], Grouping.SHUFFLE, 1)
-    task.be_careful(until=1.0)
+    task.slices.be_careful(until=1.0)
     task.execute(Work(Run(1, 5, "default", False, [1, 2, 3], [0] * 3, [["1"]] * 3)), 1e9)
     assert bolt.sizes == [1, 1, 1]
 
