@@ -1,7 +1,8 @@
 """Tuples that nobody tracks, made in several ways, and a bolt that writes each one down where others can count.
 
 ``accounts.way``: ``off`` (tracking is off), ``no id`` (the spout gives none), ``unanchored`` (a bolt passes on without
-an anchor), ``ticks`` (a bolt emits what it has at its ticks).
+an anchor), ``ticks`` (a bolt emits what it has at its ticks). ``accounts.last_after``: a file that must be there before
+the last one is emitted.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ class Numbers(Spout):
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self.n, self.with_id = 0, conf["accounts.way"] in ("unanchored", "ticks")
+        self.last_after = conf.get("accounts.last_after")
 
     def next_tuple(self) -> None:
+        if self.n == COUNT - 1 and self.last_after and not Path(self.last_after).exists():
+            return
         if self.n < COUNT:
             self.emit([self.n], tup_id=self.n if self.with_id else None)
             self.n += 1
@@ -71,7 +75,13 @@ class Slow(Bolt):
 
 
 class Ways(Topology):
-    config = {"accounts.way": "", "accounts.folder": "", "accounts.sleep_s": 0.0, "topology.tick.tuple.freq.secs": 0.05}
+    config = {
+        "accounts.way": "",
+        "accounts.folder": "",
+        "accounts.sleep_s": 0.0,
+        "accounts.last_after": "",
+        "topology.tick.tuple.freq.secs": 0.05,
+    }
     numbers = Numbers.spec()
     pass_on = PassOn.spec(inputs=[numbers])
     slow = Slow.spec(inputs=[pass_on])
