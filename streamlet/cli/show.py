@@ -321,12 +321,13 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
     but = " what it did not give up" if any(row.given_up for row in spouts) else ""
     before = f"{many(failed, 'tuple tree')} failed on the way, for the spout to send again{but}.\n" if failed else ""
     before += "".join(f"{line}\n" for line in [*gone_lines(result.status), *tick_lines(result.status)])
-    left = "everything that was emitted is done"
+    left = _all_done(result.status)
     if not result.drained:
         by_name = ", ".join(f"{row.name} {row.open:,}" for row in result.status.components if row.open)
         over = "" if result.drain_cut_s is None else f" when the drain's {result.drain_cut_s:g} s were over"
         left = f"{many(result.status.pending, 'tuple tree')} still open{by_name and f' ({by_name})'}{over}, to be"
         left += " replayed by the next run"
+        left += _owed_text(result.status)
         # Rule: say that done records are read again, too. An offset is committed once all before it are done.
         if (beyond := _uncommitted(result.status)) > result.status.pending:
             left += f", which reads {many(beyond, 'offset')} again, done ones behind an open one too"
@@ -353,6 +354,20 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
     cut = f" But {'; '.join(result.unclosed)}. {MISSING}" if result.unclosed else ""
     late = "not caught up; " if result.reason == "time" and exit_status else ""
     return f"{before}{why} after {duration(result.status.elapsed_s)}: {late}{left}.{cut}"
+
+
+def _owed_text(status: RunStatus) -> str:
+    """Return which of the open trees a dead worker had; empty: none."""
+    owed = sum(row.owed for row in status.components)
+    return f"; {'it was' if owed == 1 else f'{owed:,} of them were'} open when a worker died" if owed else ""
+
+
+def _all_done(status: RunStatus) -> str:
+    """Return what a run has done whose drain left nothing."""
+    done = "everything that was emitted is done"
+    if (beyond := _uncommitted(status)) <= 0:
+        return done
+    return f"{done}, but {many(beyond, 'offset')} could not be committed: the next run reads what is behind them again"
 
 
 def gone_lines(status: RunStatus) -> list[str]:

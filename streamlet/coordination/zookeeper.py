@@ -43,6 +43,8 @@ SESSION_TIMEOUT_S = 10.0
 """Seconds without a heartbeat after which the ensemble ends the session."""
 CLOSE_TIMEOUT_S = 3.0
 """Seconds that a close waits for kazoo's threads."""
+CLOSE_LOST_S = 0.3
+"""Seconds that it waits without a connection."""
 WAIT_TOLD_S = 1.0
 """Seconds before a line names the server that the start waits for."""
 
@@ -219,7 +221,9 @@ class ZooKeeperNodeStore:
         # behind.
         closer = threading.Thread(target=self._stop_client, name="streamlet-zookeeper-close", daemon=True)
         closer.start()
-        closer.join(CLOSE_TIMEOUT_S)
+        # Rule: without a connection there is no session to end, and nothing to wait for. A spout that ends while its
+        # ensemble is away would take seconds for nothing.
+        closer.join(CLOSE_TIMEOUT_S if self.state is StoreState.CONNECTED else CLOSE_LOST_S)
         self.state = StoreState.LOST
         with self._lock:
             left, self._open = self._open, set()

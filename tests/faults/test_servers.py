@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import time
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from streamlet.devcluster import DevCluster
 from tests.faults.rig import rig
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real
 
@@ -53,3 +56,23 @@ def test_a_broker_that_stands_still_then_dies_and_comes_back(cluster: DevCluster
         result = run.finish()
         assert [worker["epoch"] for worker in result["workers"]] == [1, 1]
         made.check()
+
+
+def test_a_run_that_ends_while_zookeeper_is_silent_says_what_the_next_one_reads_again(
+    cluster: DevCluster, tmp_path: Path
+) -> None:
+    """All was done, and not committed: it ended without a word, or was killed at its close and its spout blamed."""
+    with rig(cluster, tmp_path, 10_000, seed=10) as made:
+        run = made.start()
+        made.wait_for_done(0.1, run.tail)
+        cluster.pause_zookeeper()
+        try:
+            made.wait_for_done(0.2, run.tail)
+            run.process.signal(signal.SIGTERM)
+            assert run.process.status(PATIENCE_S) == 143, run.tail()
+        finally:
+            cluster.resume_zookeeper()
+        result = run.events("result")[-1]
+        behind = sum(row["position"] - row["committed"] for row in result["partitions"])
+        assert result["drained"] and not result["unclosed"] and behind > 0, run.tail()
+        assert re.search(r"[\d,]+ offsets are done and could not be committed: .*They were for Zoo", run.process.said())

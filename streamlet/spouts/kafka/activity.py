@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
@@ -104,6 +105,10 @@ class Activity(Generic[T]):
         self._finished = True
 
 
+CLOSE_S = 1.0
+"""Seconds that the end of a ``Background`` waits for the call under way."""
+
+
 class Background:
     """One daemon thread for blocking calls (reads of ZooKeeper), in order.
 
@@ -116,6 +121,7 @@ class Background:
         # A daemon, joined for a bounded time only: a ZooKeeper that does not answer must not hold up the worker's end.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        self._ends_by_s: float | None = None
 
     def run(self, call: Callable[[], T]) -> Steps[T]:
         """Run ``call`` on the thread and return its result. Raises the exception it raised."""
@@ -124,10 +130,17 @@ class Background:
         yield future
         return future.result()
 
-    def close(self, timeout_s: float = 1.0) -> None:
-        """End after the call under way; wait at most ``timeout_s`` seconds for it."""
-        self._calls.put(None)
-        self._thread.join(timeout_s)
+    def begin_close(self) -> None:
+        """Let the thread end after the calls so far; returns at once."""
+        if self._ends_by_s is None:
+            self._ends_by_s = time.monotonic() + CLOSE_S
+            self._calls.put(None)
+
+    def close(self) -> None:
+        """End after the calls so far; wait for them, ``CLOSE_S`` from the begin."""
+        self.begin_close()
+        if self._ends_by_s is not None:
+            self._thread.join(max(0.0, self._ends_by_s - time.monotonic()))
 
     def _run(self) -> None:
         while (item := self._calls.get()) is not None:

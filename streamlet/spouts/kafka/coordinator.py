@@ -25,6 +25,7 @@ from functools import partial
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
+from streamlet.base.notices import Notices
 from streamlet.kafka.broker_errors import (
     CorruptMessage,
     NotLeaderOrFollower,
@@ -58,6 +59,12 @@ from streamlet.spouts.kafka.spout_fetcher import FailedFetch
 log = logging.getLogger(__name__)
 
 RETRY = Backoff(initial=0.1, maximum=2.0)
+
+FAILURES_AGAIN_S = 60.0
+"""Seconds before the same failure of a look-up is told again."""
+
+LASTED_S = 5.0
+"""Seconds of failures whose end is told."""
 
 TOPIC_YOUNG_S = 1.5
 """Seconds a start waits for a missing topic: one made a moment ago is not known to every broker yet."""
@@ -225,6 +232,8 @@ class PartitionCoordinator:
         self._last_refresh_s = self._clock.monotonic()
         self._refresh_not_before_s = 0.0
         self._failed_refreshes = 0
+        self._failing_since_s = 0.0
+        self._failures_told: Notices[str] = Notices(FAILURES_AGAIN_S)
         self._looks = 0
         """Refreshes that have begun; their numbers count from 1."""
         self._found_by: dict[str, int] = {}
@@ -457,11 +466,23 @@ class PartitionCoordinator:
         except StreamletError as error:
             if not may_pass(error):
                 raise
-            log.warning("Partitions and leaders could not be looked up, going on with what is known. %s", error.message)
+            if not self._failed_refreshes:
+                self._failing_since_s = now
             self._failed_refreshes += 1
+            # Rule: say once a minute what lasts, and say when it is over. A broker that was away for 25 s gave the same
+            # line 22 times, and none when it was read again.
+            if (left_out := self._failures_told.due(error.message, now)) is not None:
+                more = f" ({left_out:,} like this were left out.)" if left_out else ""
+                log.warning(
+                    "Partitions and leaders could not be looked up, going on with what is known. %s%s",
+                    error.message,
+                    more,
+                )
             self._refresh_not_before_s = now + RETRY.delay(self._failed_refreshes)
             self._asked_for_refresh = True
             return
+        if self._failed_refreshes and now - self._failing_since_s >= LASTED_S:
+            log.info("Partitions and leaders are looked up again, after %.0f s.", now - self._failing_since_s)
         self._failed_refreshes = 0
         self._found_by.update(dict.fromkeys(look.found.keys() - self._late(look), self._looks))
         # Not more than a few refreshes a second: after a failed fetch the old leader may still be named for a while.

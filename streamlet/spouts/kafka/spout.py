@@ -29,6 +29,7 @@ from streamlet.spouts.kafka.dead_letters.epoch_letters import EpochLetters
 from streamlet.spouts.kafka.errors import DEAD_LETTER, STOP, NoSuchTopic, PoisonRecord
 from streamlet.spouts.kafka.exactly_once import TOLD, ExactlyOnce
 from streamlet.spouts.kafka.failure_lines import FailureLines
+from streamlet.spouts.kafka.last_commits import FINAL_COMMIT_S, LastCommits, last_commits_of
 from streamlet.spouts.kafka.manager import (
     EMITTED_MORE_LEFT,
     NO_EMITTED,
@@ -49,8 +50,8 @@ from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
 if TYPE_CHECKING:  # see `startup`
     from streamlet.spouts.kafka.dead_letters.dead_letter_writer import DeadLetterWriter
 
-FINAL_COMMIT_S = 3.0
-"""Seconds a stop waits for the last commit, and for dead letters."""
+MOST_TOLD = 5
+"""Most partitions that a line names."""
 
 LIVE_PART = 8
 """A partition is live that has fetched less than one in so many parts of its share of ``buffer_size_bytes``."""
@@ -80,7 +81,10 @@ class KafkaSpout(Spout):
         self.spout_config = spout_config
         self._fields = output_fields
         self._parts: Parts | None = None
+        self._last_commits = LastCommits()
         self._last_commit_by_s: float | None = None
+        self._commits_answered = True
+        """Whether the last commits were taken; once they were not, that was told."""
         self._managers: list[PartitionManager] = []
         self._counts: Mapping[Partition, PartitionCounters] = {}
         """Of all partitions that the task has read, also of those that it reads no more."""
@@ -153,6 +157,7 @@ class KafkaSpout(Spout):
         config = self.spout_config
         context = replace(context, clock=through_suspend(context.clock))  # the lease of its place is counted by it
         self._clock, self._component = context.clock, context.component_name
+        self._last_commits = last_commits_of(context.topology_id)
         self._failure_lines = FailureLines(self.logger)
         self._open_transactions = OpenTransactionLines(self.logger)
         self._until_caught_up = bool(conf.get("streamlet.until.caught.up"))
@@ -237,7 +242,7 @@ class KafkaSpout(Spout):
             self._parts = None
             if isinstance(self._dead_letters, EpochLetters):  # the other one closes with the parts
                 self._dead_letters.close()
-            parts.close()
+            parts.close(answered=self._commits_answered)
 
     # -- emitting -------------------------------------------------------------------------------------------
 
@@ -543,8 +548,8 @@ class KafkaSpout(Spout):
         parts = self._parts
         if parts is None or self._exactly_once is not None:  # the drain has waited for the last transaction
             return
-        if self._last_commit_by_s is None:  # one bound for deactivate and close together: a worker's stop has one too
-            self._last_commit_by_s = self._clock.monotonic() + FINAL_COMMIT_S
+        if self._last_commit_by_s is None:  # one bound for begin_close and close: a worker's stop has one too
+            self._last_commit_by_s = self._last_commits.by_s(self._clock.monotonic())
         letters = self._dead_letters
         if letters is not None:
             self._serve_letters(letters, self._clock.monotonic())
@@ -555,6 +560,24 @@ class KafkaSpout(Spout):
             if letters is not None:
                 self._serve_letters(letters, self._clock.monotonic())
             parts.commits.poll(self._managers, at_once=True)
+        if self._commits_answered and not self._all_committed():
+            self._commits_answered = False
+            self.logger.warning("%s", self._uncommitted_text(parts))
+
+    def _uncommitted_text(self, parts: Parts) -> str:
+        """Say which records are done and not committed, and why."""
+        # Rule: an end that could not store its progress says so by name. All was done, and without a word the next run
+        # would read thousands of records again that a store had been asked to note.
+        left = [(m, m.last_completed_offset()) for m in self._managers if not self._is_committed(m)]
+        records = sum(done - m.ledger.committed for m, done in left)
+        of = ", ".join(f"{m.partition} from {m.ledger.committed:,} to {done:,}" for m, done in left[:MOST_TOLD])
+        more = f" and {len(left) - MOST_TOLD} more partitions" if len(left) > MOST_TOLD else ""
+        return (
+            f"{records:,} offsets are done and could not be committed: {of}{more}. "
+            f"They were for {parts.store.where(left[0][0].partition)}, which did not answer within "
+            f"{FINAL_COMMIT_S:g} s at the end. The next run reads these records again; `streamlet offsets show` tells "
+            "what is committed."
+        )
 
     def _serve_letters(self, letters: DeadLetterWriter | EpochLetters, now: float) -> None:
         letters.serve(self._managers, now)
@@ -571,7 +594,11 @@ class KafkaSpout(Spout):
         return all(manager.at_end and not manager.ledger.open_count for manager in self._managers)
 
     def _all_committed(self) -> bool:
-        return all(m.closed or m.ending or m.ledger.committed >= m.last_completed_offset() for m in self._managers)
+        return all(map(self._is_committed, self._managers))
+
+    @staticmethod
+    def _is_committed(manager: PartitionManager) -> bool:
+        return manager.closed or manager.ending or manager.ledger.committed >= manager.last_completed_offset()
 
     def caught_up(self) -> bool:
         """Return whether everything below the fixed ends is done *and committed*."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -86,6 +87,9 @@ START_SHARE = 0.8
 
 CLOSE_PRODUCER_S = 0.5
 """Seconds that the producer of dead letters may take to close. What it has not written then is read again."""
+
+CLOSE_UNANSWERED_S = 0.1
+"""Seconds that the connections of a task may take to close whose servers did not take its last commits."""
 
 START_POLL_S = 0.02
 """Seconds between two looks at what a start waits for."""
@@ -175,10 +179,19 @@ class Parts:
         """Begin to give the task's place up; returns at once."""
         if self.held.owner is not None:
             self.held.owner.leave()
+        if self.held.background is not None:
+            self.held.background.begin_close()
 
-    def close(self) -> None:
-        """Close everything within a bound; nothing is left running."""
-        self.held.close()
+    def close(self, answered: bool = True) -> None:
+        """Close everything within a bound; ``answered``: the servers took the last commits."""
+        if answered:
+            self.held.close()
+            return
+        # Rule: who has not answered is not waited for again. Each connection would take its own time to say goodbye,
+        # the worker be killed meanwhile, and its spout be blamed for a server that is away.
+        closing = threading.Thread(target=self.held.close, name="streamlet-kafka-spout-close", daemon=True)
+        closing.start()
+        closing.join(CLOSE_UNANSWERED_S)
 
 
 class Held:

@@ -418,3 +418,15 @@ def test_what_was_given_up_is_not_said_to_be_sent_again() -> None:
         "5 tuple trees failed on the way, for the spout to send again what it did not give up."
     )
     assert "on the way" not in told(given_up=2)
+
+
+def test_a_run_that_could_not_commit_what_is_done_says_how_much_the_next_one_reads_again() -> None:
+    rows = (
+        {"partition": "t/0", "position": 1500, "committed": 300},
+        {"partition": "t/1", "position": 7, "committed": 7},
+    )
+    result = RunResult("time", RunStatus("ended", 2.0, partitions=rows), drained=True)
+    assert show.ending(result) == (
+        "Time is over after 2.0 s: everything that was emitted is done, but 1,200 offsets could not be committed: the "
+        "next run reads what is behind them again."
+    )

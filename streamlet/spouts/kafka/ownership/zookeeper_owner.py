@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Callable
 
@@ -76,6 +77,7 @@ class ZooKeeperOwner:
         """The run that came after ours."""
         self._waits_for: list[str] = []
         self._news = threading.Event()
+        self._leave_by_s: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"streamlet-owner-{me.task}", daemon=True)
 
     def start(self) -> None:
@@ -93,15 +95,17 @@ class ZooKeeperOwner:
 
     def leave(self) -> None:
         """Emit no more and delete the node; returns at once."""
+        if self._leave_by_s is None:  # so the tasks of a worker leave side by side
+            self._leave_by_s = time.monotonic() + LEAVE_S
         self.gate.shut()
         self._ending = True
         self._news.set()
 
     def close(self) -> None:
-        """Leave, and wait for it, ``LEAVE_S`` at most: the node goes with the session in any case."""
+        """Leave, and wait for it, ``LEAVE_S`` from its begin: the node goes with the session in any case."""
         self.leave()
-        if self._thread.is_alive():
-            self._thread.join(LEAVE_S)
+        if self._leave_by_s is not None and self._thread.is_alive():
+            self._thread.join(max(0.0, self._leave_by_s - time.monotonic()))
 
     def _look(self, _event: object = None) -> None:
         """Have the next beat come at once. Any thread."""

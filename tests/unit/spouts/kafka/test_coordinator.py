@@ -524,6 +524,21 @@ def test_a_look_that_meets_an_error_that_a_broker_did_not_expect_is_made_again(
     assert "going on with what is known" in caplog.text
 
 
+def test_looks_that_fail_alike_are_told_once_a_minute_and_their_end_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A broker that was away for 25 s gave the same line 22 times, and none when it was back."""
+    caplog.set_level(logging.INFO)
+    rig = Rig(Reader({0: A})).start()
+    rig.reader.error = Disconnected("all brokers are down")
+    rig.it.refresh()
+    rig.poll(30)
+    assert caplog.text.count("could not be looked up") == 1
+    rig.poll(40)
+    assert caplog.text.count("could not be looked up") == 2 and "like this were left out" in caplog.text
+    rig.reader.error = None
+    rig.poll(3)
+    assert "Partitions and leaders are looked up again, after 7" in caplog.text
+
+
 # -- static hosts -----------------------------------------------------------------------------------------------
 
 

@@ -23,10 +23,10 @@ from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnection
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator
 from streamlet.spouts.kafka.errors import PoisonRecord
 from streamlet.spouts.kafka.exactly_once import TOLD
+from streamlet.spouts.kafka.last_commits import FINAL_COMMIT_S, LEAST_S, LastCommits
 from streamlet.spouts.kafka.manager import EMITTED_END, EMITTED_MORE_LEFT, NO_EMITTED, PartitionManager
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.retry import NextTry
-from streamlet.spouts.kafka.spout import FINAL_COMMIT_S
 
 CONFIG = SpoutConfig(KafkaHosts("k"), "lines", id="demo", records_per_turn=3)
 
@@ -390,19 +390,44 @@ def test_a_poison_record_stops_the_spout_also_while_it_is_paused() -> None:
         rig.spout.on_timer()
 
 
-def test_begin_close_and_close_share_one_bound() -> None:
-    """A store that does not answer is waited for once: the worker is killed at its own bound, cleaned up or not."""
+def before_a_store_that_does_not_answer(done: int) -> Rig:
     one = Manager(0, 0)
-    vars(one).update(ledger=SimpleNamespace(committed=0, open_count=0), last_completed_offset=lambda: 1)
+    vars(one).update(ledger=SimpleNamespace(committed=0, open_count=0), last_completed_offset=lambda: done)
     rig = Rig(one)
     clock, parts = rig.spout._clock, rig.spout._parts
-    vars(parts).update(close=lambda: None, leave=lambda: None)
+    store = SimpleNamespace(where=lambda partition: f"the store of {partition}")
+    vars(parts).update(close=lambda answered: None, leave=lambda: None, store=store)
     parts.client.poll = clock.advance  # type: ignore[union-attr,method-assign,attr-defined]
     rig.ask(1)
+    return rig
+
+
+def test_begin_close_and_close_share_one_bound_and_say_once_what_is_not_committed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A store that does not answer is waited for once: the worker is killed at its own bound, cleaned up or not."""
+    rig = before_a_store_that_does_not_answer(done=1234)
+    clock = rig.spout._clock
     rig.spout.begin_close()
     assert FINAL_COMMIT_S <= clock.monotonic() < FINAL_COMMIT_S + 0.1
     rig.spout.close()
     assert clock.monotonic() < FINAL_COMMIT_S + 0.1
+    (told,) = caplog.messages
+    assert told.startswith(
+        "1,234 offsets are done and could not be committed: lines-0 from 0 to 1,234. They were for the store of lines-0"
+    )
+
+
+def test_the_spouts_of_a_run_wait_for_their_stores_side_by_side() -> None:
+    """Four of them took four times as long, in a worker that has a bound for its own end."""
+    rigs, shared = [before_a_store_that_does_not_answer(done=1) for _ in range(4)], LastCommits()
+    for rig in rigs:
+        rig.spout._clock = rigs[0].spout._clock
+        rig.spout._parts.client.poll = rigs[0].spout._clock.advance  # type: ignore[union-attr,method-assign]
+        rig.spout._last_commits = shared
+    for rig in rigs:
+        rig.spout.begin_close()
+    assert rigs[0].spout._clock.monotonic() < FINAL_COMMIT_S + 3 * (LEAST_S + 0.1)
 
 
 class Sink(Bolt):
