@@ -269,14 +269,16 @@ def make_request(
     conf = resolve(topology.config, settings, given_by=given[-1][2] if given else "-c")
     conf["streamlet.shared"] = _shared_here(conf["streamlet.shared"] or {})
     asked = workers or conf["topology.workers"] or default_workers(backend, len(os.sched_getaffinity(0)))
+    # A worker without a task would only cost memory.
+    asked = 1 if backend == "inline" else min(asked, sum(component.par for component in topology.components))
+    conf["topology.workers"] = asked  # as in Storm, components read there how many there are
     return RunRequest(
         topology=topology,
         conf=conf,
         overrides=overrides,
         file=file,
         attribute=attribute,
-        # A worker without a task would only cost memory.
-        workers=1 if backend == "inline" else min(asked, sum(component.par for component in topology.components)),
+        workers=asked,
         until_caught_up=conf["streamlet.until.caught.up"],
         seconds=conf["streamlet.run.secs"],
         master=master,

@@ -72,6 +72,8 @@ class ComponentStatus:
     """Of the lost, those that workers took along when they died: at most so many."""
     open: int = 0
     """Messages of a spout that are neither acked nor given up."""
+    owed: int = 0
+    """Of the open, trees of workers that died, which may not have come again."""
     unreplayed: int = 0
     """Failed, and sent again by nobody: messages of a spout, untracked tuples of a bolt."""
     untracked: int = 0

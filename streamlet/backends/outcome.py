@@ -97,7 +97,7 @@ def check_end(
         raise type(found)(f"{found.message} Besides, {cut}", result=result) from None
     # As of a `cleanup` that was cut: after Ctrl-C the user is only told.
     if cut and result.reason != "interrupted":
-        raise RunFailed(f"The topology ran to its end, but {cut}", result=result)
+        raise RunFailed(f"{_end_text(result)}, but {cut}", result=result)
     return checked
 
 
@@ -119,9 +119,9 @@ def _check_closed(result: RunResult, topology: TopologySpec, errors: Sequence[st
         raise type(found)(f"{found.message} {besides}", result) from None
     if closing is not None:
         besides = f" Besides, {ticks}" if ticks else ""
-        raise RunFailed(f"The topology ran to its end, but {closing}{besides}", result=result)
+        raise RunFailed(f"{_end_text(result)}, but {closing}{besides}", result=result)
     if ticks:
-        raise TickFailed(f"The topology ran to its end, but {ticks}", result)
+        raise TickFailed(f"{_end_text(result)}, but {ticks}", result)
     return checked
 
 
@@ -205,7 +205,7 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
         # What a spout has lost may be untracked tuples, or trees of one that hears of no failures.
         of_spouts = any(row.kind == SPOUT for row in lost)
         what, why = ("tuples", NOBODY_SENDS_OF_SPOUT) if of_spouts else ("untracked tuples", NOBODY_SENDS)
-        raise TuplesLeft(f"The topology ran to its end, but {what} were lost: {counts}. {why}{besides}", result)
+        raise TuplesLeft(f"{_end_text(result)}, but {what} were lost: {counts}. {why}{besides}", result)
     if not failed:
         return _check_open_trees(result, topology)
     counts = _rows_text(failed)
@@ -215,7 +215,7 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
     replays = bool(spouts) and all(issubclass(spout, ReliableSpout) for spout in spouts)
     remedy = "Fix that." if replays else "Fix that, or let a ReliableSpout replay what fails."
     raise TreesFailed(
-        f"The topology ran to its end, but {counts} failed and nobody sent {again} not processed. {why} {remedy}",
+        f"{_end_text(result)}, but {counts} failed and nobody sent {again} not processed. {why} {remedy}",
         result,
     )
 
@@ -267,6 +267,13 @@ def _silent_failures(result: RunResult) -> str:
     )
 
 
+def _end_text(result: RunResult) -> str:
+    """Return why the run came to its end, for a sentence."""
+    # Rule: only a run that caught up ran to its end. One whose time was over may have hung from its first tuple.
+    ends = {"time": "The time of the run was over", "interrupted": "The run was stopped"}
+    return ends.get(result.reason, "The topology ran to its end")
+
+
 def lost_text(row: ComponentStatus) -> str:
     """Return ``12``, or ``up to 12`` where a death took some along."""
     # Rule: a bound is called one at the end as well, not in the line of the death alone. Of a fast bolt a worker that
@@ -291,8 +298,10 @@ def _check_open_trees(result: RunResult, topology: TopologySpec) -> RunResult:
     if not left or result.reason == "interrupted":  # who interrupts a run limits its time, and is told
         return result
     trees = " and ".join(f"{row.open:,} open tuple tree{'' if row.open == 1 else 's'} of {row.name}" for row in left)
+    owed = all(row.owed == row.open for row in left)
+    how = "The run ended before what a dead worker had open came again: it left" if owed else _drain_text(result)
     raise TuplesLeft(
-        f"{_drain_text(result)} {trees}. Whether the next run reads them again only the spout knows. "
+        f"{how} {trees}. Whether the next run reads them again only the spout knows. "
         f"{_more_time_or('say by answers_for_failures = True in its class that they come again.', result)}",
         result,
     )

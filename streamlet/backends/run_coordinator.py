@@ -227,6 +227,7 @@ class RunCoordinator:
             self._clear()
         self._note_losses(self.numbers.losses.settle())
         self.numbers.left.update(self.numbers.losses.on_the_way())
+        self.numbers.end(self.supervisor.ending if self.failure is None else "failed")
         status = self._status("ended")
         self.observer.on_status(status)
         if self.failure is not None:
@@ -239,7 +240,7 @@ class RunCoordinator:
         result = RunResult(
             reason,
             status,
-            self.supervisor.drained,
+            self.supervisor.drained and not self.numbers.owes(),
             unclosed,
             dict(self.numbers.left),
             drain_cut_s=cut_s,
@@ -522,6 +523,10 @@ class RunCoordinator:
         if state.epoch == epoch and state.holding is not None and self.supervisor.blame.names_one(state.holding):
             self._complain(f"Worker {worker} {how}{self.supervisor.blame.in_hand_text(state.holding)}.")
 
+    def _because(self, why: str) -> str:
+        """Say that a worker was ended for that; nobody replaces one while a run ends."""
+        return f"was {'replaced' if self.supervisor.ending is None else 'ended'} because it {why}"
+
     def _replace_unfit(self, worker: int, epoch: int, unfit: messages.Unfit, now: float) -> None:
         self._read_page(worker, epoch)
         if unfit.task:
@@ -529,8 +534,7 @@ class RunCoordinator:
             held = with_tuple(held, unfit.task, unfit.roots, unfit.values)
             self.supervisor.note_in_hand(worker, epoch, held)
         if replacing := self.supervisor.unfit(worker, epoch, unfit.why, now):
-            done = "replaced" if self.supervisor.ending is None else "ended"
-            self._note_deadly(worker, epoch, f"was {done} because it {unfit.why}")
+            self._note_deadly(worker, epoch, self._because(unfit.why))
             self._do(replacing)
 
     def _receive(self, worker: int, epoch: int, channel: ControlChannel) -> None:
@@ -722,9 +726,9 @@ class RunCoordinator:
                     # coordinator's, and remove the folder of the run.
                     self.launcher.kill(worker, epoch)
                     self._close_channel(worker, epoch)
+                case instructions.NoteDeadly(worker, epoch, why):
+                    self._note_deadly(worker, epoch, self._because(why))
                 case instructions.Replaced(worker, epoch):
-                    if self.supervisor.ending is None:
-                        self.numbers.resumed(worker)
                     self._say("warning", self._replaced_text(worker, epoch), worker, epoch)
                 case instructions.GiveUp(reason):
                     self.failure = self.failure or RunFailed(reason)
@@ -753,7 +757,7 @@ class RunCoordinator:
         counts = None
         if kept is not None:
             counts = kept.look()
-            numbers.ended_with(worker, kept.look_at_final(), counts.done)
+            numbers.ended_with(worker, kept.look_at_final(), counts.done, kept.look_at_open() if ends else {})
         if not self.supervisor.workers[worker].stopped:  # one that has closed in order has told what it left
             self._note_losses(numbers.losses.died(worker, epoch, counts, self._living(), ends))
         if ends:

@@ -18,6 +18,15 @@ from streamlet.runtime.tasks.untracked_counts import Counted, FinalCounts, Untra
 from streamlet.runtime.worker.messages import Beat
 
 
+@dataclasses.dataclass(slots=True)
+class _Owed:
+    """What dead workers of one place had open, of one spout."""
+
+    trees: int = 0
+    before: int = 0
+    """How many tuples they had emitted, as far as they told."""
+
+
 class RunNumbers:
     """What the workers of one run have counted."""
 
@@ -35,8 +44,10 @@ class RunNumbers:
         self.losses = UntrackedLosses(plan)
         self._ended: dict[str, Mapping[str, Any]] = {}
         """Component -> sum of the last counters of its tasks whose worker was replaced."""
-        self._owed: dict[int, Counter[str]] = {}
-        """Worker -> trees that were open when it died, by spout, until its replacement may send them again."""
+        self._owed: dict[int, dict[str, _Owed]] = {}
+        """Worker -> spout -> trees that were open when it died."""
+        self._ends: str | None = None
+        """Why the run has ended."""
 
     def heard(self, worker: int, beat: Beat) -> None:
         """Take a worker's heartbeat."""
@@ -44,10 +55,13 @@ class RunNumbers:
         self.losses.heard(worker, Counted(*map(dict, (beat.done, beat.emitted, beat.handed))), beat.sent)
         self.partitions.heard(worker, beat.partitions)
 
-    def ended_with(self, worker: int, final: FinalCounts, done: Mapping[int, int]) -> None:
+    def ended_with(
+        self, worker: int, final: FinalCounts, done: Mapping[int, int], trees: Mapping[int, int] = {}
+    ) -> None:
         """Take what a worker's page says beyond its last heartbeat.
 
-        What its tasks gave up, kept and lost; ``done``: how many untracked tuples each is done with.
+        What its tasks gave up, kept and lost; ``done``: how many untracked tuples each is done with; ``trees``: those
+        that each spout had open, of a worker that nobody replaces.
         """
         # Rule: all three, as they stood together. With those that are kept from an earlier heartbeat, dead letters
         # written since would be told as records that nobody sends again.
@@ -59,7 +73,13 @@ class RunNumbers:
             for task_id, count in counts.items():
                 known = tasks.get(task_id) or TaskStats().snapshot()
                 tasks[task_id] = {**known, name: max(count, known[name])}
-        self.beats[worker] = dataclasses.replace(beat, tasks=tasks)
+        # Rule: also the trees that were open, where no heartbeat told any: of a worker that hung in its first second
+        # the end of a run said that none were.
+        for task_id, count in trees.items():
+            known = tasks.get(task_id) or TaskStats().snapshot()
+            tasks[task_id] = {**known, "open": max(count, known["open"])}
+        unfinished = max(beat.unfinished, sum(trees.values()))
+        self.beats[worker] = dataclasses.replace(beat, tasks=tasks, unfinished=unfinished)
 
     def with_pages(self, pages: Mapping[int, UntrackedCounts]) -> RunNumbers:
         """Return these numbers with those on the pages of living workers. Any thread."""
@@ -115,13 +135,15 @@ class RunNumbers:
                 final[task.component] += told if pending is None else pending.get(task.task_id, 0)
             elif self._plan.topology.component(task.component).kind == SPOUT:
                 owed = max(known, (pending or {}).get(task.task_id, 0))
-                self._owed.setdefault(worker, Counter())[task.component] += owed
+                sent = snapshot["emitted"] if snapshot is not None else 0
+                of = self._owed.setdefault(worker, {}).setdefault(task.component, _Owed())
+                of.trees, of.before = max(0, of.trees - sent) + owed, of.before + sent
         self.taken.update(+final)
         return +final
 
-    def resumed(self, worker: int) -> None:
-        """Note that the spouts of a replacement are asked for tuples."""
-        self._owed.pop(worker, None)
+    def end(self, reason: str | None) -> None:
+        """Note that the run has ended, and why."""
+        self._ends = reason
 
     def rows(self, ended: bool = False) -> list[dict[str, Any]]:
         """Return a row for each component, with all that was counted.
@@ -141,10 +163,38 @@ class RunNumbers:
             row["lost"] += lost[row["name"]]
             row["taken"] = self.taken[row["name"]]
             row["open"] += owed[row["name"]]
+            row["owed"] = owed[row["name"]]
         return rows
 
+    def owes(self) -> bool:
+        """Tell whether trees of a dead worker are still owed."""
+        return bool(self._owed_by_spout())
+
     def _owed_by_spout(self) -> Counter[str]:
-        return sum(self._owed.values(), Counter())
+        """Count by spout the trees that dead workers still owe."""
+        # Rule: a replacement owes what was open until it emits: that it stands says nothing, for it may be paused, or
+        # the run ends before its first tuple. One that answers for failures then begins with what was open; of any
+        # other as many have to come.
+        # Rule: a run that was ended asks for more of a spout that does not answer for failures. It may begin at its
+        # first message, so it has sent all again when it has emitted as many as those before it. One that says that it
+        # has caught up has done so.
+        owed: Counter[str] = Counter()
+        for worker, spouts in self._owed.items() if self._ends != "caught_up" else ():
+            for name, of in spouts.items():
+                sent = self._emitted_by(worker, name)
+                if self._plan.topology.component(name).cls.answers_for_failures:
+                    owed[name] += of.trees if not sent else 0
+                elif self._ends is not None:
+                    owed[name] += of.trees if sent < max(of.before, of.trees) else 0
+                else:
+                    owed[name] += max(0, of.trees - sent)
+        return +owed
+
+    def _emitted_by(self, worker: int, spout: str) -> int:
+        """Count what a spout has emitted on a worker's present epoch."""
+        beat = self.beats.get(worker)
+        tasks = beat.tasks if beat is not None else {}
+        return sum(tasks[at]["emitted"] for at in tasks if self._component_of(at) == spout)
 
     def _is_deaf(self, component: str) -> bool:
         cls = self._plan.topology.component(component).cls

@@ -145,6 +145,8 @@ def test_a_worker_that_holds_the_interpreter_and_does_nothing_is_replaced_and_it
     assert (tmp_path / "given_up").read_text() == "123\n"
     told = [text for text in watcher.texts if "and used no processor time at work in bad (task 2)" in text]
     assert 3 <= len(told) <= 5 and sum("on the tuple [123]" in text for text in told) == 3
+    # The last words name it as they name a tuple that crashes its worker: "took longer than" sent users elsewhere.
+    assert "used no processor time at work in bad (task 2) on the tuple [123]" in str(result)
 
 
 def test_a_drain_names_a_worker_that_holds_the_interpreter_and_says_nothing(tmp_path: Path) -> None:

@@ -42,6 +42,15 @@ class Begins(ReliableSpout):
             self.n += 1
             self.emit([self.n], self.n)
 
+class Slowly(Begins):
+    # Second time it is slow: what it sends first was acked.
+    def initialize(self, conf, context):
+        self.pause_s = 0.05 * (NOTES / "pid").exists()
+        super().initialize(conf, context)
+    def next_tuple(self):
+        time.sleep(self.pause_s)
+        super().next_tuple()
+
 class Forgets(Spout):
     # A queue that forgets what it has handed out: its place outlives the process.
     outputs = ["n"]
@@ -75,8 +84,9 @@ class Made(Topology):
 class Killing(Watcher):
     """Kills the spout's worker when some numbers are stored; asks for the end while its replacement begins."""
 
-    def __init__(self, folder: Path, stop: Stop | None) -> None:
+    def __init__(self, folder: Path, stop: Stop | None, lives_s: float = 0.0) -> None:
         super().__init__()
+        self.lives_s = lives_s
         self.folder, self.stop = folder, stop
         self.thread = threading.Thread(target=self.kill)
         self.thread.start()
@@ -92,6 +102,7 @@ class Killing(Watcher):
         while self.stop is not None and (self.folder / "pid").read_text() in ("", killed):
             assert time.monotonic() < deadline
             time.sleep(0.01)
+        time.sleep(self.lives_s)
         if self.stop is not None:
             self.stop.ask()
 
@@ -119,6 +130,25 @@ def test_what_a_dead_spout_had_open_is_open_when_the_run_ends_before_its_replace
     assert (result.reason, result.drained) == ("interrupted", False)
     assert result.status.pending == result.components["numbers"].open > 0
     assert not any("what was open is replayed" in text for text in watcher.texts), watcher.texts
+
+
+def test_what_a_dead_spout_had_open_is_open_when_its_replacement_has_begun_and_not_come_so_far(tmp_path: Path) -> None:
+    """It stood, and sent again what was acked before; the run said that all was done."""
+    stop = Stop()
+    watcher = Killing(tmp_path, stop, lives_s=0.8)
+    result = ran(tmp_path, "Slowly", watcher, stop)
+    watcher.thread.join()
+    assert (result.reason, result.drained) == ("interrupted", False)
+    numbers = result.components["numbers"]
+    assert numbers.open == numbers.owed == result.status.pending > 0
+
+
+def test_a_run_whose_time_is_over_before_a_dead_spouts_trees_came_again_fails_and_says_so(tmp_path: Path) -> None:
+    watcher = Killing(tmp_path, None)
+    with pytest.raises(TuplesLeft, match=r"what a dead worker had open came again: it left [\d,]+ open") as caught:
+        ran(tmp_path, "Slowly", watcher, Stop(), seconds=2.5)
+    watcher.thread.join()
+    assert caught.value.exit_status == 1
 
 
 def test_open_trees_of_a_spout_that_sends_nothing_again_are_lost_with_its_worker(tmp_path: Path) -> None:

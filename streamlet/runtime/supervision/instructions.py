@@ -35,6 +35,15 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteDeadly:
+    """A worker is ended for ``why``: if one tuple is to blame, the end of the run names it."""
+
+    worker: int
+    epoch: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Replaced:
     """Tuples flow again through a replacement: its components started over."""
 
@@ -61,4 +70,4 @@ class TellUser:
 
 
 ToWorkers = Book | Whole | Pause | TickNow | Quiet | Lost | Cut | Close
-Instruction = Start | AskWhy | Kill | Replaced | GiveUp | TellUser | ToWorkers
+Instruction = Start | AskWhy | Kill | NoteDeadly | Replaced | GiveUp | TellUser | ToWorkers

@@ -34,7 +34,16 @@ from streamlet.runtime.links.dialing import LinkAddress
 from streamlet.runtime.links.links import Traffic
 from streamlet.runtime.supervision.blame import CAREFUL_S, Blame
 from streamlet.runtime.supervision.end_times import EndTimes
-from streamlet.runtime.supervision.instructions import AskWhy, GiveUp, Instruction, Kill, Replaced, Start, TellUser
+from streamlet.runtime.supervision.instructions import (
+    AskWhy,
+    GiveUp,
+    Instruction,
+    Kill,
+    NoteDeadly,
+    Replaced,
+    Start,
+    TellUser,
+)
 from streamlet.runtime.supervision.link_watch import LinkWatch
 from streamlet.runtime.supervision.worker_states import HeldUp, WaitNotice, WorkerRecord, WorkerState
 from streamlet.runtime.tasks.in_hand import STARTING, Holding
@@ -292,7 +301,8 @@ class Supervisor:
         why += IMPORTING if imported else ""
         ended = f"{why}{self.blame.in_hand_text(worker.holding)}"
         verdict = self.blame.judge(worker.holding, now)
-        why += verdict.text
+        # Nobody takes its place while the run ends, so nothing comes one by one.
+        why = f"{why}{verdict.text}" if self.ending is None else ended
         worker.state, worker.address = WorkerState.GONE, None
         self._links.gone(index)
         kill: list[Instruction] = [Kill(index, epoch)]
@@ -356,8 +366,8 @@ class Supervisor:
         if fruitless:
             often = f"was started {worker.failed_starts} times and never came up"
         return GiveUp(
-            f"{self._worker_name(index, 'Worker')} {often}, the last time because it {why}. Restarting it again would "
-            f"not help: {remedy}"
+            f"{self._worker_name(index, 'Worker')} {often}, the last time because it {why.rstrip('.')}. Restarting it "
+            f"again would not help: {remedy}"
         )
 
     def silent_workers(self, now: float) -> list[tuple[int, int]]:
@@ -531,7 +541,7 @@ class Supervisor:
         else:
             why = f"was silent for {silent_s:.0f} s"
             why += " and used no processor time" if worker.used_s is not None else ""
-        return self.gone(index, worker.epoch, why, now)
+        return [*self.gone(index, worker.epoch, why, now), NoteDeadly(index, worker.epoch, why)]
 
     def _tell_waiting(self, now: float) -> list[Instruction]:
         notice, name = self._wait_notice, self._worker_name

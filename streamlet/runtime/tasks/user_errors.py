@@ -77,7 +77,7 @@ def could_not_start(
         return error
     return ComponentFailed(
         f"{component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}"
-        f"{_said(error)}. A component that cannot start stops the topology; no tuple of it was lost. "
+        f"{_said(error)}. A component that cannot start stops the topology. "
         "The traceback is shown with --debug."
     )
 

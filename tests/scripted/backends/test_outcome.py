@@ -247,6 +247,17 @@ def test_more_time_to_close_is_no_advice_for_a_call_that_hangs(tmp_path: Path, w
     assert killed in caught.value.message and ("streamlet.stop.timeout.secs" in caught.value.message) is advised
 
 
+@pytest.mark.parametrize(
+    ("reason", "words"), [("caught_up", "The topology ran to its end"), ("time", "The time of the run was over")]
+)
+def test_a_run_whose_time_was_over_is_not_told_as_one_that_ran_to_its_end(
+    tmp_path: Path, reason: str, words: str
+) -> None:
+    result = dataclasses.replace(ended(reason), unclosed=("worker 1 (bad) was killed",))
+    with pytest.raises(RunFailed, match=f"^{words}, but worker 1"):
+        check_end(result, topology_with(tmp_path, "Reliable"), [], [])
+
+
 def test_a_bolt_that_failed_tuples_by_itself_is_named(tmp_path: Path) -> None:
     rows = ComponentStatus("spout", "spout", 1, given_up=2), ComponentStatus("bad", "bolt", 1, failed=8)
     with pytest.raises(TreesFailed, match=r"anything: bad failed 8 tuples by itself, with self\.fail\. Fix that\."):

@@ -54,11 +54,42 @@ def test_what_a_replaced_worker_counted_stays_and_what_was_open_until_its_replac
         assert not numbers.are_known_of(0) and numbers.unfinished() == 4
         found = row(numbers, "numbers")
         assert (found["emitted"], found["open"], found["given_up"]) == (20, 4, 0)
-    numbers.resumed(0)
-    assert (row(numbers, "numbers")["open"], numbers.unfinished()) == (0, 0)
-    numbers.heard(0, Beat({1: snapshot(emitted=5)}, [], 1, 2))
-    assert row(numbers, "numbers")["emitted"] == 25
+    numbers.heard(0, Beat({1: snapshot(emitted=3, open=3)}, [], 3, 3))
+    assert (row(numbers, "numbers")["open"], numbers.unfinished()) == (4, 4), "three have come again, one is owed"
+    numbers.heard(0, Beat({1: snapshot(emitted=5, open=2)}, [], 1, 2))
+    assert (row(numbers, "numbers")["emitted"], row(numbers, "numbers")["owed"]) == (25, 0)
     assert numbers.unfinished() == 2, "of two messages one waits to be sent again"
+
+
+@pytest.mark.parametrize(
+    ("ends", "sent", "owed"),
+    [(None, 4, 0), ("time", 4, 4), ("interrupted", 19, 4), ("time", 20, 0), ("caught_up", 0, 0), (None, 1, 3)],
+)
+def test_an_ended_run_owes_trees_until_a_spout_that_may_begin_anew_has_emitted_as_many_as_before(
+    numbers: RunNumbers, ends: str | None, sent: int, owed: int
+) -> None:
+    """It sends first what was acked: that as many as were open have come says nothing of those."""
+    numbers.heard(0, Beat({1: snapshot(emitted=20, open=4)}, [], 4, 4))
+    numbers.replaced(0)
+    numbers.heard(0, Beat({1: snapshot(emitted=sent)}, [], 0, 0))
+    numbers.end(ends)
+    assert (row(numbers, "numbers")["owed"], numbers.owes()) == (owed, owed > 0)
+
+
+def test_a_spout_that_answers_for_failures_begins_again_with_what_was_open(
+    numbers: RunNumbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a heartbeat told as open may be acked by its worker's death: it would be owed for good."""
+    monkeypatch.setattr(Numbers, "answers_for_failures", True)
+    numbers.heard(0, Beat({1: snapshot(emitted=20, open=4)}, [], 4, 4))
+    numbers.replaced(0)
+    numbers.heard(0, Beat({1: snapshot(emitted=0)}, [], 0, 0))
+    numbers.replaced(0)
+    assert row(numbers, "numbers")["owed"] == 4, "of two deaths the first one's stay owed"
+    numbers.end("time")
+    assert row(numbers, "numbers")["owed"] == 4, "it was paused"
+    numbers.heard(0, Beat({1: snapshot(emitted=1)}, [], 0, 0))
+    assert not numbers.owes()
 
 
 def test_a_look_at_the_pages_is_newer_than_the_heartbeats_and_changes_nothing(numbers: RunNumbers) -> None:
@@ -143,3 +174,12 @@ def test_open_trees_of_a_spout_that_hears_of_no_failures_are_lost_when_its_worke
 def test_trees_that_were_open_before_the_first_heartbeat_are_owed(numbers: RunNumbers) -> None:
     numbers.replaced(0, {1: 7})
     assert numbers.unfinished() == row(numbers, "numbers")["open"] == 7
+
+
+def test_open_trees_of_a_worker_that_nobody_replaces_are_told_though_no_heartbeat_told_them(
+    numbers: RunNumbers,
+) -> None:
+    """It hung in its first second, and the end of the run said that nothing was open."""
+    numbers.ended_with(0, FinalCounts({}, {}, {}), {}, {1: 40})
+    numbers.end("time")
+    assert (row(numbers, "numbers")["open"], numbers.unfinished()) == (40, 40)

@@ -540,3 +540,15 @@ def test_a_coordinator_that_was_away_for_a_day_blames_no_worker_and_ends_nothing
         clock.advance(0.25)
     assert not run.over and run.silent_workers(awake.monotonic()) == []
     assert [worker.epoch for worker in run.workers.values()] == epochs or phase is _one_waits_for_its_restart
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_death_in_a_drain_promises_nothing_that_only_a_replacement_does(ends: bool) -> None:
+    """It spoke of tuples that come one by one until it is known which killed it."""
+    supervisor = running(tasks={2: "store"})
+    if ends:
+        supervisor.end("interrupted", 3.0)
+    supervisor.note_in_hand(1, 1, Holding(2, "process", 3, 1.0))
+    texts = [one.text for one in supervisor.gone(1, 1, "was killed by SIGKILL", 3.1) if isinstance(one, TellUser)]
+    assert "at work in store (task 2) on one of 3 tuples" in texts[0]
+    assert ("one by one" in texts[0]) is not ends
