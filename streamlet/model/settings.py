@@ -368,6 +368,16 @@ def longest_wait_s(conf: Mapping[str, Any]) -> float:
     return min(share, conf["streamlet.queue.target.secs"] or share)
 
 
+def _alike(key: str, known: Sequence[str]) -> list[str]:
+    """Return the known key that looks most like another, if one does."""
+    # Rule: without the word that half of all keys begin with. `topology.` alone makes any two of them look alike, and
+    # a setting of Storm's that is not one here got a name of quite another one.
+    family, dot, own = key.partition(".")
+    same = {right.removeprefix(f"{family}."): right for right in known if dot and right.startswith(f"{family}.")}
+    found = [same[near] for near in difflib.get_close_matches(own, same, n=1, cutoff=0.5)]
+    return found or difflib.get_close_matches(key, [right for right in known if right not in same.values()], n=1)
+
+
 def unknown_key(key: str, source: str, known: Iterable[str], components: Mapping[str, Iterable[str]] = {}) -> str:
     """Return the paragraph for a key that nobody reads.
 
@@ -386,7 +396,7 @@ def unknown_key(key: str, source: str, known: Iterable[str], components: Mapping
     full = [*plain, *(f"{name}.{own}" for name, names in components.items() for own in sorted(names))]
     # Who leaves out where a key belongs gets it in full: `topic` is `lines.topic`, `out` is `word_count.out`.
     near = [right for right in full if right.endswith((f".{key}", f"_{key}"))][:3]
-    near = near or difflib.get_close_matches(key, full, n=1, cutoff=0.5)
+    near = near or _alike(key, full)
     if near:
         remedy = f"Did you mean {' or '.join(map(repr, near))}?"
     else:

@@ -9,9 +9,11 @@ ACKED_NUMBERS = Path(__file__).parents[1] / "topologies" / "acked_numbers.py"
 
 
 def noted(out: Path) -> list[list[str]]:
-    """Every line, as words."""
+    """Every whole line, as words."""
+    # A line that crosses a page may be read before its second half is there.
     file = out / "noted"
-    return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+    text = file.read_text() if file.exists() else ""
+    return [line.split() for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
 def stored(out: Path) -> int:

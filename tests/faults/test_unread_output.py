@@ -34,7 +34,7 @@ class FailsOnce(Bolt):
     def initialize(self, conf, context):
         self.file = open(os.environ["FOLDER"] + "/done", "a", buffering=1)
     def process(self, tup):
-        time.sleep(0.002)
+        time.sleep(0.002 if tup.values[0] < int(os.environ["SLOW_FROM"]) else 5)
         if tup.values[0] == 20 and not self.failed:
             self.failed = True
             raise ValueError("the first error")
@@ -52,7 +52,7 @@ class Unread(Topology):
 class UnreadRun:
     """A run with one stream in a full pipe, and the other in a file."""
 
-    def __init__(self, folder: Path, *more: str, unread: str = "stdout") -> None:
+    def __init__(self, folder: Path, *more: str, unread: str = "stdout", slow_from: int = 10**9) -> None:
         self.reader, writer = os.pipe()
         os.set_blocking(writer, False)
         with contextlib.suppress(BlockingIOError):
@@ -62,7 +62,12 @@ class UnreadRun:
         self.folder = folder
         command = Streamlet(folder)
         file = command.write(FILE)
-        environ = {**command.environment, "FOLDER": str(folder), "SAYS": "yes" if more else ""}
+        environ = {
+            **command.environment,
+            "FOLDER": str(folder),
+            "SAYS": "yes" if more else "",
+            "SLOW_FROM": str(slow_from),
+        }
         arguments = [*command.command, "run", str(file), "--workers", "2", *more]
         with (folder / "said").open("w") as said:
             streams = {"stdout": writer, "stderr": said} if unread == "stdout" else {"stdout": said, "stderr": writer}
@@ -92,7 +97,7 @@ Start = Callable[..., UnreadRun]
 def unread(tmp_path: Path) -> Iterator[Start]:
     made: list[UnreadRun] = []
 
-    def start(*more: str, **options: str) -> UnreadRun:
+    def start(*more: str, **options: Any) -> UnreadRun:
         made.append(UnreadRun(tmp_path, *more, **options))
         return made[-1]
 
@@ -129,7 +134,7 @@ def test_events_that_nobody_reads_are_counted_on_standard_error_after_a_signal(u
 
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_the_last_words_of_a_kill_come_beside_an_output_that_nobody_reads(unread: Start, more: Any) -> None:
-    run = unread(*more)
+    run = unread(*more, slow_from=105)  # so the run is not over at the second signal
     wait_for("a hundred tuples", lambda: run.done() > 100, PATIENCE_S, told=lambda: run.said[-2000:])
     run.process.send_signal(signal.SIGINT)
     time.sleep(0.5)  # a second signal, not the first once more

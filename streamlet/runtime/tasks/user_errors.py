@@ -31,7 +31,7 @@ from streamlet.tracking.window import PendingWindow
 AGAIN_S = 10.0
 """Seconds before the same error of the same component is reported again, with the number in between."""
 
-ENDS_RUN = "Its class has exit_on_exception = True, so that ends the run."
+ENDS_RUN = "It has exit_on_exception = True, so that ends the run."
 
 Defined = Callable[..., Any] | None
 """The user's function that was called, or the class whose constructor was called."""
@@ -140,7 +140,7 @@ def bolt_ended_run(component: str, kind: type[Bolt], error: BaseException, defin
         assert isinstance(error, StreamletError)
         return error
     return ComponentFailed(
-        f"{component} raised {type(error).__name__}{_place(error, defined)}{_said(error, None, defined)}. Its class "
+        f"{component} raised {type(error).__name__}{_place(error, defined)}{_said(error, None, defined)}. It "
         "has exit_on_exception = True, so that ends the run; what is tracked and was not acked will be read again. "
         "Without it the tuple fails, its spout is informed, and the bolt goes on."
     )

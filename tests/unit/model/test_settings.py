@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from streamlet.base.errors import SettingError
-from streamlet.model.settings import SETTINGS, longest_wait_s, resolve
+from streamlet.model.settings import SETTINGS, longest_wait_s, resolve, unknown_key
 
 
 def test_defaults_are_themselves_valid() -> None:
@@ -53,6 +53,14 @@ def test_a_value_that_a_setting_cannot_have(key: str, value: object) -> None:
         resolve({}, {key: value})
     assert key in raised.value.message and repr(value) in raised.value.message
     assert SETTINGS[key].meaning in raised.value.message
+
+
+@pytest.mark.parametrize(
+    "storms", ["topology.python.path", "topology.metrics.consumer.register", "topology.executor.receive.buffer.size"]
+)
+def test_a_setting_that_looks_like_none_gets_no_name_of_another(storms: str) -> None:
+    """The family's name alone made it look like 'topology.version'."""
+    assert "Did you mean" not in unknown_key(storms, "-c", SETTINGS)
 
 
 @pytest.mark.parametrize(

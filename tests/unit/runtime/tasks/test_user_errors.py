@@ -190,7 +190,7 @@ def test_a_components_own_names_are_left_alone(run: Run) -> None:
 def test_a_bolt_that_exits_on_exceptions_ends_the_run(run: Run) -> None:
     """pystorm's ``exit_on_exception``: the first exception is the last, and is named."""
     file, told = run(sink="exit_on_exception = True\n    def process(self, tup): raise OSError('down')")
-    assert f"sink raised OSError ({file}:{SINK + 1}): down. Its class has exit_on_exception = True" in told
+    assert f"sink raised OSError ({file}:{SINK + 1}): down. It has exit_on_exception = True" in told
 
 
 def test_a_bolt_of_ours_ends_the_run_in_its_own_words() -> None:
