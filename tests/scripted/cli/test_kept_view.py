@@ -8,6 +8,7 @@ import re
 import resource
 import signal
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -266,7 +267,8 @@ def test_two_runs_may_have_one_file(streamlet: Any) -> None:
         _, err = run.communicate(timeout=PATIENCE_S)
         assert run.returncode == 0, err
     texts = [line["text"] for path in streamlet.folder.glob("run.log*") for line in objects(path)]
-    assert sum(text.startswith("logged") for text in texts) == 200
+    logged = Counter(int(text.split()[1]) for text in texts if text.startswith("logged"))
+    assert logged == dict.fromkeys(range(1, 101), 2), "each run's lines, once"
     assert sum(text.startswith("Caught up after") for text in texts) == 2
 
 

@@ -52,16 +52,27 @@ def test_each_line_comes_once_with_its_origin(streamlet: Any, backend: str) -> N
     assert done.stderr.count("mine: plain 1") == 1, "the terminal is as it was"
 
 
-def test_levels_and_filters_are_those_of_the_section(streamlet: Any) -> None:
+OWN_LEVELS = PLAIN + '[logging.root]\nlevel = "WARNING"\nhandlers = ["file"]\n[logging.loggers.mine]\nlevel = "ERROR"\n'
+OWN_FILTER = TO_FILE.replace("filename", 'filters = ["own"]\nfilename') + '[logging.filters.own]\nname = "mine"\n'
+
+
+def test_levels_are_those_of_the_section(streamlet: Any) -> None:
     file = streamlet.write(CHATTY)
-    config = streamlet.write(
-        PLAIN + '[logging.root]\nlevel = "WARNING"\nhandlers = ["file"]\n[logging.loggers.mine]\nlevel = "ERROR"\n',
-        "run.toml",
-    )
+    config = streamlet.write(OWN_LEVELS, "run.toml")
     done = streamlet("run", file, "--until-caught-up", "--workers", "2", "--config", config)
     assert done.returncode == 0, done.stderr
     lines = written(streamlet.folder)
     assert {line[0] for line in lines} == {"ERROR"} and "mine" not in {line[1] for line in lines}
+
+
+def test_a_filter_of_the_section_leaves_out_what_it_is_for(streamlet: Any) -> None:
+    file = streamlet.write(CHATTY)
+    done = streamlet(
+        "run", file, "--until-caught-up", "--workers", "2", "--config", streamlet.write(OWN_FILTER, "run.toml")
+    )
+    assert done.returncode == 0, done.stderr
+    lines = written(streamlet.folder)
+    assert len(lines) >= 6 and {line[1] for line in lines} == {"mine"}
 
 
 def test_a_handler_on_the_terminal_takes_the_place_of_the_runs_own_lines(streamlet: Any) -> None:
