@@ -123,8 +123,14 @@ class Interrupts:
         self._killed = killed
         self._first_s = 0.0
         self.exit_status: int | None = None
-        self.over: int | None = None
+        self._over: int | None = None
         """The exit status of a run that has come to its end, and is only shown yet."""
+        self._last_words = ""
+
+    def end(self, exit_status: int, last_words: str) -> None:
+        """Note the end of the run; ``last_words`` are said if a signal cuts its output."""
+        self._last_words = last_words
+        self._over = exit_status
 
     def settle(self) -> None:
         """Wait until no signal can be the first one once more."""
@@ -146,16 +152,17 @@ class Interrupts:
             self.exit_status = 128 + number
             self._first_s = at_s
             self._stop.ask()
-            self._notice(self._draining() if self.over is None else OVER)
+            self._notice(self._draining() if self._over is None else OVER)
             return
         # One wish may come as several signals: a launcher passes on the Ctrl-C that the whole group got, a service
         # manager sends SIGHUP after SIGTERM, and a terminal that goes sends it twice.
         if number == signal.SIGHUP or at_s - self._first_s < SAME_S:
             return
-        # Rule: a run that is over has nothing to be killed. All was done, and its last line and status say so: the end
-        # waits for the reader of its output alone.
-        if self.over is not None:
-            leave(self.over, lambda: say_past_streams(OVER))
+        # Rule: a run that is over has nothing to be killed. Its end waits for the reader of its output alone, so its
+        # own status and error stand.
+        if self._over is not None:
+            words = self._last_words
+            leave(self._over, lambda: say_past_streams(words.rstrip("\n")) if words else None)
         last = self._stop.last_look()
         try:
             # Kill the processes first: printing may hang on a terminal that nobody reads.

@@ -270,7 +270,7 @@ def _watched(
 
     Raises the run's error, after the view has shown it; after a good run, the error of a view that broke.
     """
-    interrupts = Interrupts(stop, view.notice, view.killed)
+    interrupts, unwritten = Interrupts(stop, view.notice, view.killed), list[str]()
     # The handlers stand before anything starts and until the last table is drawn: Ctrl-C drains a Spark that is still
     # coming up, and raises no KeyboardInterrupt in the middle of the result.
     # Rule: with --json nothing but its view has standard output. A handler of the user's that prints would write
@@ -281,7 +281,9 @@ def _watched(
             view.start(request, backend.name)
             result = backend.run(request, view, stop)
             interrupts.give_way()
-            interrupts.over = status = _exit_status(result.reason, interrupts, request.until_caught_up)
+            status = _exit_status(result.reason, interrupts, request.until_caught_up)
+            unwritten += _flushed(backend)
+            interrupts.end(status or (1 if unwritten else 0), _unwritten_text(unwritten))
             view.finish(result, status)
             # After the run, which was asked to drain when the output broke.
             if lasting.lost is not None:
@@ -289,19 +291,31 @@ def _watched(
         except Exception as error:
             interrupts.give_way()
             said, status = explain(error)
-            interrupts.over = status
+            unwritten += _flushed(backend)
+            interrupts.end(status, f"Error: {said}\n{_unwritten_text(unwritten)}")
             view.failed(error, status)
             _close(view, shown, status, f"Error: {said}\n")
             raise
         else:
-            _close(view, shown, status, "")
+            _close(view, shown, status or (1 if unwritten else 0), _unwritten_text(unwritten))
         finally:
             interrupts.settle()
-            # A worker does so at its own end.
-            unwritten = flush_open_files() if backend.name == "inline" else []
-    for failed in unwritten:
-        click.echo(f"Error: Not everything could be written to a file that was left open, {failed}", err=True)
+    if unwritten:
+        click.echo(_unwritten_text(unwritten), err=True, nl=False)
     return status or (1 if unwritten else 0)
+
+
+def _flushed(backend: Backend) -> list[str]:
+    """Flush what a component in this process left open; return what could not be written."""
+    # Rule: before the end waits for a reader. A signal may end the process there, past every clean-up, and all was done
+    # with status 0 and an empty file. A worker does so at its own end.
+    return flush_open_files() if backend.name == "inline" else []
+
+
+def _unwritten_text(unwritten: list[str]) -> str:
+    return "".join(
+        f"Error: Not everything could be written to a file that was left open, {failed}\n" for failed in unwritten
+    )
 
 
 def _exit_status(reason: str, interrupts: Interrupts, until_caught_up: bool) -> int:

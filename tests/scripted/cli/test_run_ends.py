@@ -371,3 +371,43 @@ def test_a_run_that_is_over_says_whom_it_waits_for_and_a_signal_leaves_the_rest_
     assert "The run is over. What nobody reads of its output is left out." in said
     # The second one ends it at once, and nothing is counted.
     assert signals == 2 or "Standard output lacks 1 line or more" in said, said
+
+
+LARGE_RESULT = "[self.report_metric(f'{n:0100}', 1) for n in range(1500)]"
+"""More than a pipe holds, in the result that --json prints."""
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_two_signals_to_a_run_that_is_over_and_failed_leave_its_error(streamlet, more: tuple[str, ...]) -> None:
+    """Nobody reads its standard output, so the table waits; the error did with it, and was left out."""
+    process = f"print('x' * 100_000); {LARGE_RESULT}; raise ValueError('no such table')"
+    run = streamlet.start("run", streamlet.write(made(process=process)), "--until-caught-up", *more)
+    for line in run.stderr:
+        if "The run is over, and waits for the reader of its standard output" in line:
+            break
+    for _ in range(2):
+        run.send_signal(signal.SIGINT)
+        time.sleep(2 * SAME_S)
+    assert run.wait(PATIENCE_S) == 1
+    said = run.stderr.read()
+    assert "Error: " in said and "no such table" in said and "Killed" not in said, said
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_what_stands_in_an_open_files_buffer_is_written_before_the_end_waits_for_a_reader(
+    streamlet, tmp_path, signals: int
+) -> None:
+    """In this very process. Status 0, everything done, and an empty file."""
+    opens = f"self.file = open({str(tmp_path / 'written')!r}, 'w')"
+    line = f"self.file.write(f'{{tup.values[0]}}\\n'); {LARGE_RESULT}"
+    run = streamlet.start(
+        "run", streamlet.write(made(opens, line)), "--until-caught-up", "--backend", "inline", "--json"
+    )
+    for text in run.stderr:
+        if "The run is over, and waits for the reader of its standard output" in text:
+            break
+    for _ in range(signals):
+        run.send_signal(signal.SIGTERM)
+        time.sleep(2 * SAME_S)
+    assert run.wait(PATIENCE_S) == 0
+    assert (tmp_path / "written").read_text().split() == list("12345")
