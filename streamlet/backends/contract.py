@@ -73,7 +73,9 @@ class ComponentStatus:
     open: int = 0
     """Messages of a spout that are neither acked nor given up."""
     owed: int = 0
-    """Of the open, trees of workers that died, which may not have come again."""
+    """Of the open, trees of workers that died, which have not come again."""
+    in_doubt: int = 0
+    """Trees of workers that died; whether they have come again only the spout knows."""
     unreplayed: int = 0
     """Failed, and sent again by nobody: messages of a spout, untracked tuples of a bolt."""
     untracked: int = 0

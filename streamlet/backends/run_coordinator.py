@@ -525,7 +525,8 @@ class RunCoordinator:
 
     def _because(self, why: str) -> str:
         """Say that a worker was ended for that; nobody replaces one while a run ends."""
-        return f"was {'replaced' if self.supervisor.ending is None else 'ended'} because it {why}"
+        ends = self.supervisor.ending is not None or self.failure is not None
+        return f"was {'ended' if ends else 'replaced'} because it {why}"
 
     def _replace_unfit(self, worker: int, epoch: int, unfit: messages.Unfit, now: float) -> None:
         self._read_page(worker, epoch)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any
 
 from streamlet.backends.partition_rows import PartitionRows
+from streamlet.backends.trees_owed import TreesOwed
 from streamlet.backends.untracked_losses import UntrackedLosses
 from streamlet.components.spout import Spout, hears_failures
 from streamlet.model.plan import Plan
@@ -16,15 +17,6 @@ from streamlet.model.spec import SPOUT
 from streamlet.runtime.tasks.task_stats import GAUGES, TaskStats, component_rows, merged
 from streamlet.runtime.tasks.untracked_counts import Counted, FinalCounts, UntrackedCounts
 from streamlet.runtime.worker.messages import Beat
-
-
-@dataclasses.dataclass(slots=True)
-class _Owed:
-    """What dead workers of one place had open, of one spout."""
-
-    trees: int = 0
-    before: int = 0
-    """How many tuples they had emitted, as far as they told."""
 
 
 class RunNumbers:
@@ -44,8 +36,7 @@ class RunNumbers:
         self.losses = UntrackedLosses(plan)
         self._ended: dict[str, Mapping[str, Any]] = {}
         """Component -> sum of the last counters of its tasks whose worker was replaced."""
-        self._owed: dict[int, dict[str, _Owed]] = {}
-        """Worker -> spout -> trees that were open when it died."""
+        self._owed = TreesOwed()
         self._ends: str | None = None
         """Why the run has ended."""
 
@@ -134,10 +125,13 @@ class RunNumbers:
                 told = known - snapshot["unreplayed"] if snapshot is not None else 0
                 final[task.component] += told if pending is None else pending.get(task.task_id, 0)
             elif self._plan.topology.component(task.component).kind == SPOUT:
-                owed = max(known, (pending or {}).get(task.task_id, 0))
-                sent = snapshot["emitted"] if snapshot is not None else 0
-                of = self._owed.setdefault(worker, {}).setdefault(task.component, _Owed())
-                of.trees, of.before = max(0, of.trees - sent) + owed, of.before + sent
+                # Rule: by the page where it has outlived the worker. What the last heartbeat told as open may be acked
+                # since, and a replacement that has nothing to send would owe it for good.
+                owed = known
+                if pending is not None:
+                    waits = snapshot["unreplayed"] if snapshot is not None and not self._answers(task.component) else 0
+                    owed = pending.get(task.task_id, 0) + waits
+                self._owed.died(task.task_id, owed, snapshot["emitted"] if snapshot is not None else 0)
         self.taken.update(+final)
         return +final
 
@@ -158,43 +152,39 @@ class RunNumbers:
         for beat in self.beats.values():
             lost.update(beat.lost)
         owed, waiting = self._owed_by_spout(), Counter() if ended else self.losses.waiting()
+        doubt = self._in_doubt_by_spout()
         for row in rows:
             row["untracked"] = waiting[row["name"]]
             row["lost"] += lost[row["name"]]
             row["taken"] = self.taken[row["name"]]
             row["open"] += owed[row["name"]]
             row["owed"] = owed[row["name"]]
+            row["in_doubt"] = doubt[row["name"]]
         return rows
 
     def owes(self) -> bool:
-        """Tell whether trees of a dead worker are still owed."""
+        """Tell whether trees of a dead worker have not come again."""
         return bool(self._owed_by_spout())
 
     def _owed_by_spout(self) -> Counter[str]:
-        """Count by spout the trees that dead workers still owe."""
-        # Rule: a replacement owes what was open until it emits: that it stands says nothing, for it may be paused, or
-        # the run ends before its first tuple. One that answers for failures then begins with what was open; of any
-        # other as many have to come.
-        # Rule: a run that was ended asks for more of a spout that does not answer for failures. It may begin at its
-        # first message, so it has sent all again when it has emitted as many as those before it. One that says that it
-        # has caught up has done so.
-        owed: Counter[str] = Counter()
-        for worker, spouts in self._owed.items() if self._ends != "caught_up" else ():
-            for name, of in spouts.items():
-                sent = self._emitted_by(worker, name)
-                if self._plan.topology.component(name).cls.answers_for_failures:
-                    owed[name] += of.trees if not sent else 0
-                elif self._ends is not None:
-                    owed[name] += of.trees if sent < max(of.before, of.trees) else 0
-                else:
-                    owed[name] += max(0, of.trees - sent)
-        return +owed
+        return self._by_spout(self._owed.owed)
 
-    def _emitted_by(self, worker: int, spout: str) -> int:
-        """Count what a spout has emitted on a worker's present epoch."""
-        beat = self.beats.get(worker)
-        tasks = beat.tasks if beat is not None else {}
-        return sum(tasks[at]["emitted"] for at in tasks if self._component_of(at) == spout)
+    def _in_doubt_by_spout(self) -> Counter[str]:
+        # One that answers for failures begins again with what was open: that is its promise.
+        doubt = self._by_spout(self._owed.in_doubt)
+        return Counter({name: count for name, count in doubt.items() if not self._answers(name)})
+
+    def _by_spout(self, count: Callable[[int, int], int]) -> Counter[str]:
+        found: Counter[str] = Counter()
+        # A spout that says that it has caught up has sent all again.
+        for task in self._plan.tasks if self._ends != "caught_up" else ():
+            beat = self.beats.get(task.worker)
+            snapshot = beat.tasks.get(task.task_id) if beat is not None else None
+            found[task.component] += count(task.task_id, snapshot["emitted"] if snapshot is not None else 0)
+        return +found
+
+    def _answers(self, component: str) -> bool:
+        return bool(getattr(self._plan.topology.component(component).cls, "answers_for_failures", False))
 
     def _is_deaf(self, component: str) -> bool:
         cls = self._plan.topology.component(component).cls

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -368,14 +368,22 @@ def longest_wait_s(conf: Mapping[str, Any]) -> float:
     return min(share, conf["streamlet.queue.target.secs"] or share)
 
 
+ALIKE = 0.6
+"""Share of two names that agrees where one may be meant for the other."""
+
+
 def _alike(key: str, known: Sequence[str]) -> list[str]:
     """Return the known key that looks most like another, if one does."""
     # Rule: without the word that half of all keys begin with. `topology.` alone makes any two of them look alike, and
     # a setting of Storm's that is not one here got a name of quite another one.
-    family, dot, own = key.partition(".")
-    same = {right.removeprefix(f"{family}."): right for right in known if dot and right.startswith(f"{family}.")}
-    found = [same[near] for near in difflib.get_close_matches(own, same, n=1, cutoff=0.5)]
-    return found or difflib.get_close_matches(key, [right for right in known if right not in same.values()], n=1)
+    tail = key.partition(".")[2] or key
+
+    def alike(right: str) -> tuple[float, float]:
+        own = right.partition(".")[2] or right
+        return SequenceMatcher(None, tail, own).ratio(), SequenceMatcher(None, key, right).ratio()
+
+    best = max(known, key=alike, default="")
+    return [best] if best and alike(best)[0] >= ALIKE else []
 
 
 def unknown_key(key: str, source: str, known: Iterable[str], components: Mapping[str, Iterable[str]] = {}) -> str:

@@ -13,7 +13,7 @@ LEAST_S = 0.3
 
 
 class LastCommits:
-    """The bound that the spouts of one run share."""
+    """The bound that the spouts of one run and one store share."""
 
     def __init__(self) -> None:
         self._by_s: float | None = None
@@ -27,14 +27,15 @@ class LastCommits:
         return max(self._by_s, now + LEAST_S)
 
 
-_shared: weakref.WeakValueDictionary[str, LastCommits] = weakref.WeakValueDictionary()
+_shared: weakref.WeakValueDictionary[tuple[str, str], LastCommits] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
 
 
-def last_commits_of(run: str) -> LastCommits:
-    """Return the bound of a run's spouts here. Any thread."""
+def last_commits_of(run: str, store: str) -> LastCommits:
+    """Return the bound of a run's spouts here that use a store. Any thread."""
+    # Rule: by store. One that answers is given its time, however long another one was waited for.
     with _lock:  # runs of one process may have a thread each
-        found = _shared.get(run)
+        found = _shared.get((run, store))
         if found is None:
-            found = _shared[run] = LastCommits()
+            found = _shared[run, store] = LastCommits()
         return found

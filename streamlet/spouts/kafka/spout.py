@@ -29,7 +29,7 @@ from streamlet.spouts.kafka.dead_letters.epoch_letters import EpochLetters
 from streamlet.spouts.kafka.errors import DEAD_LETTER, STOP, NoSuchTopic, PoisonRecord
 from streamlet.spouts.kafka.exactly_once import TOLD, ExactlyOnce
 from streamlet.spouts.kafka.failure_lines import FailureLines
-from streamlet.spouts.kafka.last_commits import FINAL_COMMIT_S, LastCommits, last_commits_of
+from streamlet.spouts.kafka.last_commits import LastCommits, last_commits_of
 from streamlet.spouts.kafka.manager import (
     EMITTED_MORE_LEFT,
     NO_EMITTED,
@@ -157,7 +157,7 @@ class KafkaSpout(Spout):
         config = self.spout_config
         context = replace(context, clock=through_suspend(context.clock))  # the lease of its place is counted by it
         self._clock, self._component = context.clock, context.component_name
-        self._last_commits = last_commits_of(context.topology_id)
+        self._last_commits = last_commits_of(context.topology_id, config.store_servers())
         self._failure_lines = FailureLines(self.logger)
         self._open_transactions = OpenTransactionLines(self.logger)
         self._until_caught_up = bool(conf.get("streamlet.until.caught.up"))
@@ -574,9 +574,8 @@ class KafkaSpout(Spout):
         more = f" and {len(left) - MOST_TOLD} more partitions" if len(left) > MOST_TOLD else ""
         return (
             f"{records:,} offsets are done and could not be committed: {of}{more}. "
-            f"They were for {parts.store.where(left[0][0].partition)}, which did not answer within "
-            f"{FINAL_COMMIT_S:g} s at the end. The next run reads these records again; `streamlet offsets show` tells "
-            "what is committed."
+            f"They were for {parts.store.where(left[0][0].partition)}, which did not take them in time at the end. The "
+            "next run reads these records again; `streamlet offsets show` tells what is committed."
         )
 
     def _serve_letters(self, letters: DeadLetterWriter | EpochLetters, now: float) -> None:
@@ -642,6 +641,9 @@ class KafkaSpout(Spout):
             "partition": manager.partition.number,
             "position": manager.ledger.position,
             "committed": manager.ledger.committed,
+            "uncommitted": 0
+            if self._is_committed(manager)
+            else manager.last_completed_offset() - manager.ledger.committed,
             "end": manager.log_end,
             "lag": manager.lag,
             "held_back": 0 if manager.held_back is None else manager.held_back.size,

@@ -225,6 +225,11 @@ class SpoutConfig(SecuritySettings):
             return store
         return GroupOffsets(store.group or self.id)
 
+    def store_servers(self) -> str:
+        """Return a name of the servers that keep the offsets."""
+        store = self.offsets()
+        return f"ZooKeeper {store.servers}" if isinstance(store, ZkOffsets) else f"Kafka {self.hosts}"
+
     def start_place(self, partition: Partition) -> ReadPlace:
         """Return where a partition begins when nothing is stored of it."""
         return place_in(self.start_offset, partition, EARLIEST)

@@ -422,8 +422,8 @@ def test_what_was_given_up_is_not_said_to_be_sent_again() -> None:
 
 def test_a_run_that_could_not_commit_what_is_done_says_how_much_the_next_one_reads_again() -> None:
     rows = (
-        {"partition": "t/0", "position": 1500, "committed": 300},
-        {"partition": "t/1", "position": 7, "committed": 7},
+        {"partition": "t/0", "position": 1500, "committed": 300, "uncommitted": 1200},
+        {"partition": "t/1", "position": 7, "committed": 5},
     )
     result = RunResult("time", RunStatus("ended", 2.0, partitions=rows), drained=True)
     assert show.ending(result) == (

@@ -66,6 +66,19 @@ def test_a_setting_that_looks_like_none_gets_no_name_of_another(storms: str) -> 
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [
+        ("streamlet.tick.tuple.freq.secs", "topology.tick.tuple.freq.secs"),
+        ("topology.drain.timeout.secs", "streamlet.drain.timeout.secs"),
+        ("clikcs.topic", "clicks.topic"),
+    ],
+)
+def test_a_setting_of_another_family_or_component_is_found_by_its_own_name(wrong: str, right: str) -> None:
+    said = unknown_key(wrong, "-c", SETTINGS, {"lines": ["topic"], "clicks": ["topic"]})
+    assert f"Did you mean {right!r}?" in said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
         ("topology.max.spout.pendin", "topology.max.spout.pending"),
         ("max.spout.pending", "topology.max.spout.pending"),
         ("topology.message.timeout", "topology.message.timeout.secs"),
