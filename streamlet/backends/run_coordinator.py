@@ -622,7 +622,7 @@ class RunCoordinator:
         supervisor = self.supervisor
         match message:
             case Beat():
-                self.numbers.heard(worker, message)
+                self.numbers.heard(worker, message, self.supervisor.whole and not self.paused)
                 supervisor.initializing(worker, epoch, message.initializing)
                 self._note_progress(worker, epoch, message, now)
                 untracked = supervisor.ending is not None and bool(self.numbers.losses.waiting())

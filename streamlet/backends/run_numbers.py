@@ -18,6 +18,9 @@ from streamlet.runtime.tasks.task_stats import GAUGES, TaskStats, component_rows
 from streamlet.runtime.tasks.untracked_counts import Counted, FinalCounts, UntrackedCounts
 from streamlet.runtime.worker.messages import Beat
 
+IDLE_BEATS = 5
+"""Heartbeats of a spout that is asked after which it begins with nothing."""
+
 
 class RunNumbers:
     """What the workers of one run have counted."""
@@ -37,12 +40,15 @@ class RunNumbers:
         self._ended: dict[str, Mapping[str, Any]] = {}
         """Component -> sum of the last counters of its tasks whose worker was replaced."""
         self._owed = TreesOwed()
+        self._asked: Counter[int] = Counter()
+        """Worker -> heartbeats of its present epoch while its spouts were asked for tuples."""
         self._ends: str | None = None
         """Why the run has ended."""
 
-    def heard(self, worker: int, beat: Beat) -> None:
-        """Take a worker's heartbeat."""
+    def heard(self, worker: int, beat: Beat, asked: bool = True) -> None:
+        """Take a worker's heartbeat; ``asked``: its spouts were asked for tuples."""
         self.beats[worker] = beat
+        self._asked[worker] += asked
         self.losses.heard(worker, Counted(*map(dict, (beat.done, beat.emitted, beat.handed))), beat.sent)
         self.partitions.heard(worker, beat.partitions)
 
@@ -131,7 +137,10 @@ class RunNumbers:
                 if pending is not None:
                     waits = snapshot["unreplayed"] if snapshot is not None and not self._answers(task.component) else 0
                     owed = pending.get(task.task_id, 0) + waits
+                if self._had_nothing(worker, task.component):
+                    self._owed.settle(task.task_id)
                 self._owed.died(task.task_id, owed, snapshot["emitted"] if snapshot is not None else 0)
+        self._asked.pop(worker, None)
         self.taken.update(+final)
         return +final
 
@@ -178,10 +187,18 @@ class RunNumbers:
         found: Counter[str] = Counter()
         # A spout that says that it has caught up has sent all again.
         for task in self._plan.tasks if self._ends != "caught_up" else ():
+            if self._had_nothing(task.worker, task.component):
+                continue
             beat = self.beats.get(task.worker)
             snapshot = beat.tasks.get(task.task_id) if beat is not None else None
             found[task.component] += count(task.task_id, snapshot["emitted"] if snapshot is not None else 0)
         return +found
+
+    def _had_nothing(self, worker: int, component: str) -> bool:
+        """Tell whether a spout that was asked had nothing to send again."""
+        # Rule: one that answers for failures begins with what was open. The page of a dead worker is older by a turn
+        # than its death: what was acked in that would be owed for good.
+        return self._asked[worker] >= IDLE_BEATS and self._answers(component)
 
     def _answers(self, component: str) -> bool:
         return bool(getattr(self._plan.topology.component(component).cls, "answers_for_failures", False))

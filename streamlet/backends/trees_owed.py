@@ -33,6 +33,12 @@ class TreesOwed:
         of.owed += trees
         of.longest = max(of.longest, sent, trees)
 
+    def settle(self, task_id: int) -> None:
+        """Forget what earlier lives had open: the task has nothing to send again."""
+        of = self._tasks.get(task_id)
+        if of is not None:
+            of.owed = of.doubt = 0
+
     def owed(self, task_id: int, sent: int) -> int:
         """Return the trees that have certainly not come again."""
         of = self._tasks.get(task_id)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamlet import Bolt, ReliableSpout, Spout, Topology
-from streamlet.backends.run_numbers import RunNumbers
+from streamlet.backends.run_numbers import IDLE_BEATS, RunNumbers
 from streamlet.model.plan import make_plan
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.untracked_counts import FinalCounts, UntrackedCounts
@@ -186,3 +186,18 @@ def test_open_trees_of_a_worker_that_nobody_replaces_are_told_though_no_heartbea
     numbers.ended_with(0, FinalCounts({}, {}, {}), {}, {1: 40})
     numbers.end("time")
     assert (row(numbers, "numbers")["open"], numbers.unfinished()) == (40, 40)
+
+
+@pytest.mark.parametrize(("answers", "asked", "owed"), [(True, True, 0), (True, False, 4), (False, True, 4)])
+def test_a_spout_that_answers_for_failures_and_has_nothing_to_send_owes_nothing(
+    numbers: RunNumbers, monkeypatch: pytest.MonkeyPatch, answers: bool, asked: bool, owed: int
+) -> None:
+    """A page is older by a turn than its worker's death: what was acked in that was owed for good."""
+    monkeypatch.setattr(Numbers, "answers_for_failures", answers)
+    numbers.replaced(0, {1: 4})
+    for beats in range(IDLE_BEATS):
+        assert row(numbers, "numbers")["owed"] == 4, beats
+        numbers.heard(0, Beat({1: snapshot()}, [], 0, 0), asked)
+    assert row(numbers, "numbers")["owed"] == owed
+    numbers.replaced(0, {1: 1})
+    assert row(numbers, "numbers")["owed"] == owed + 1, "those of the last death"
