@@ -240,6 +240,7 @@ class KafkaSpout(Spout):
             self._commit_finally()
         finally:
             self._parts = None
+            self._last_commits = LastCommits()  # who opens after this end has a time of its own
             if isinstance(self._dead_letters, EpochLetters):  # the other one closes with the parts
                 self._dead_letters.close()
             parts.close(answered=self._commits_answered)

@@ -115,7 +115,8 @@ def test_ctrl_c_twice_while_spark_starts_waits_for_nothing(run: Callable[..., Ma
         os.killpg(started.process.pid, signal.SIGINT)
         time.sleep(2 * SAME_S)  # two that come at once are one
     said, complaints = started.process.communicate(timeout=0.6 * STOP_S)
-    assert started.process.returncode == 130, said + complaints
+    # The second may find the run at its end, and the process with the system's own handler.
+    assert started.process.returncode in (130, -signal.SIGINT), said + complaints
     assert "Traceback" not in said + complaints
     nothing_left(started, tmp_path)
 

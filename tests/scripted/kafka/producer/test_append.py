@@ -161,6 +161,7 @@ def test_an_error_that_others_get_too_is_left_as_it_is() -> None:
     with scripted() as (_broker, _log, producer):
         stands = threading.Event()
         producer._sender.run_once = stands.set  # type: ignore[method-assign]
+        producer._sender.wake()  # it may sleep until somebody sends
         assert stands.wait(PATIENCE_S)  # else the turn that its thread is in would take the refusal back
         producer._sender.refusal = shared = KafkaError("No broker lets us in.")
         for _ in range(2):

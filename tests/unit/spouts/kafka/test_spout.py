@@ -412,6 +412,7 @@ def test_begin_close_and_close_share_one_bound_and_say_once_what_is_not_committe
     assert FINAL_COMMIT_S <= clock.monotonic() < FINAL_COMMIT_S + 0.1
     rig.spout.close()
     assert clock.monotonic() < FINAL_COMMIT_S + 0.1
+    assert rig.spout._last_commits.by_s(100.0) == 100.0 + FINAL_COMMIT_S, "who opens later has a time of its own"
     (told,) = caplog.messages
     assert told.startswith(
         "1,234 offsets are done and could not be committed: lines-0 from 0 to 1,234. They were for the store of lines-0"
