@@ -276,8 +276,8 @@ def _end_text(result: RunResult) -> str:
 
 def lost_text(row: ComponentStatus) -> str:
     """Return ``12``, or ``up to 12`` where a death took some along."""
-    # Rule: a bound is called one at the end as well, not in the line of the death alone. Of a fast bolt a worker that
-    # died had done most of what counts as lost with it.
+    # Rule: a bound is called one at the end as well, not in the line of the death alone. A fast bolt has done most of
+    # the tuples that count as lost with its worker.
     return f"up to {row.lost:,}" if row.taken and row.lost > 1 else f"{row.lost:,}"
 
 

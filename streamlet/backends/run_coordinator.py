@@ -622,7 +622,8 @@ class RunCoordinator:
         supervisor = self.supervisor
         match message:
             case Beat():
-                self.numbers.heard(worker, message, self.supervisor.whole and not self.paused)
+                asked = supervisor.whole and supervisor.ending is None and not self.paused
+                self.numbers.heard(worker, message, asked)
                 supervisor.initializing(worker, epoch, message.initializing)
                 self._note_progress(worker, epoch, message, now)
                 untracked = supervisor.ending is not None and bool(self.numbers.losses.waiting())

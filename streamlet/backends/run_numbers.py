@@ -19,7 +19,7 @@ from streamlet.runtime.tasks.untracked_counts import Counted, FinalCounts, Untra
 from streamlet.runtime.worker.messages import Beat
 
 IDLE_BEATS = 5
-"""Heartbeats of a spout that is asked after which it begins with nothing."""
+"""Heartbeats after which a spout that is asked, and emits nothing, has nothing to send again."""
 
 
 class RunNumbers:

@@ -1,4 +1,4 @@
-"""Whether every tuple of a bolt has failed so far, and for what. Pure."""
+"""Counts the failures of a bolt, and the errors behind them, until one tuple succeeds. Pure."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
 import time
 
 import pytest
@@ -355,17 +356,23 @@ def test_at_the_end_of_its_time_a_run_says_how_long_it_drains(streamlet, backend
     assert done.returncode == 0 and re.search(r"Draining(,| for longer,) for about \d+ s", done.stderr), done
 
 
+def status_of_one_that_waits(run: subprocess.Popen[str], signals: int) -> int:
+    """Send signals to a run that is over and waits for the reader of its output; return its exit status."""
+    assert run.stderr is not None
+    for line in run.stderr:
+        if "The run is over, and waits for the reader of its standard output" in line:
+            break
+    for _ in range(signals):
+        run.send_signal(signal.SIGTERM)
+        time.sleep(2 * SAME_S)
+    return run.wait(PATIENCE_S)
+
+
 @pytest.mark.parametrize("signals", [1, 2])
 def test_a_run_that_is_over_says_whom_it_waits_for_and_a_signal_leaves_the_rest_out(streamlet, signals: int) -> None:
     """Nobody reads its standard output: it stood there without a word, and signals were told as a drain and a kill."""
     process = streamlet.start("run", streamlet.write(made(process="print('x' * 100_000)")), "--until-caught-up")
-    for line in process.stderr:
-        if "The run is over, and waits for the reader of its standard output" in line:
-            break
-    for _ in range(signals):
-        process.send_signal(signal.SIGTERM)
-        time.sleep(2 * SAME_S)
-    assert process.wait(PATIENCE_S) == 0, "all was done"
+    assert status_of_one_that_waits(process, signals) == 0, "all was done"
     said = process.stderr.read()
     assert "Draining" not in said and "Killed" not in said, said
     assert "The run is over. What nobody reads of its output is left out." in said
@@ -382,13 +389,7 @@ def test_two_signals_to_a_run_that_is_over_and_failed_leave_its_error(streamlet,
     """Nobody reads its standard output, so the table waits; the error did with it, and was left out."""
     process = f"print('x' * 100_000); {LARGE_RESULT}; raise ValueError('no such table')"
     run = streamlet.start("run", streamlet.write(made(process=process)), "--until-caught-up", *more)
-    for line in run.stderr:
-        if "The run is over, and waits for the reader of its standard output" in line:
-            break
-    for _ in range(2):
-        run.send_signal(signal.SIGINT)
-        time.sleep(2 * SAME_S)
-    assert run.wait(PATIENCE_S) == 1
+    assert status_of_one_that_waits(run, 2) == 1
     said = run.stderr.read()
     assert "Error: " in said and "no such table" in said and "Killed" not in said, said
 
@@ -403,11 +404,5 @@ def test_what_stands_in_an_open_files_buffer_is_written_before_the_end_waits_for
     run = streamlet.start(
         "run", streamlet.write(made(opens, line)), "--until-caught-up", "--backend", "inline", "--json"
     )
-    for text in run.stderr:
-        if "The run is over, and waits for the reader of its standard output" in text:
-            break
-    for _ in range(signals):
-        run.send_signal(signal.SIGTERM)
-        time.sleep(2 * SAME_S)
-    assert run.wait(PATIENCE_S) == 0
+    assert status_of_one_that_waits(run, signals) == 0
     assert (tmp_path / "written").read_text().split() == list("12345")
