@@ -137,7 +137,7 @@ class InlineBackend:
                 failed = exited(error, component_names(loop.tasks.values()))
             finally:
                 raised = loop.close(clean)
-        status = self._status(loop, "ended", left)
+        status = self._status(loop, "ended", left, caught_up=failed is None and reason == "caught_up")
         observer.on_status(status)
         if failed is not None:
             failed.result = failed_result(status, left)
@@ -225,10 +225,10 @@ class InlineBackend:
             workers=({"worker": 0, "epoch": 1},),
         )
 
-    def _status(self, loop: WorkerLoop, state: str, left: Mapping[str, int] = {}) -> RunStatus:
+    def _status(self, loop: WorkerLoop, state: str, left: Mapping[str, int] = {}, caught_up: bool = False) -> RunStatus:
         loop.ledgers.note_open()
         pairs = [(live.plan.component, live.task.stats.snapshot()) for live in loop.tasks.values()]
-        rows = component_rows(loop.plan.topology, pairs)
+        rows = component_rows(loop.plan.topology, pairs, caught_up)
         waiting = _waiting(loop) if state != "ended" else Counter()
         for row in rows:
             row["untracked"] = waiting[row["name"]]

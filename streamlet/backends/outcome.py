@@ -9,7 +9,6 @@ from streamlet.backends.contract import ComponentStatus, RunResult, RunStatus
 from streamlet.base.errors import EXIT_FAILED, StreamletError
 from streamlet.base.untracked import NOBODY_SENDS, NOBODY_SENDS_OF_SPOUT, untracked_text
 from streamlet.components.reliable_spout import ReliableSpout
-from streamlet.components.spout import Spout, hears_failures
 from streamlet.model.spec import SPOUT
 from streamlet.model.topology import TopologySpec
 
@@ -186,10 +185,8 @@ def _never_closed(text: str) -> bool:
 def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str]) -> RunResult:
     """Return the result of a run that succeeded. Raises TreesFailed or TuplesLeft.
 
-    ``errors`` are the paragraphs about errors of components. A run that caught up answers for every message that failed
-    and was not acked since. One that was ended by time answers only for messages that can never come again; one that
-    was interrupted for what a ReliableSpout or a bolt has given up. Lost tuples fail any run. A policy that its user
-    has named (``answers_for_failures``) is asked for none of these.
+    ``errors`` are the paragraphs about errors of components. Messages that were given up fail any run, and so do lost
+    tuples. A policy that its user has named (``answers_for_failures``) is asked for neither.
     """
     if result.left:
         remedy = _more_time_or(
@@ -197,8 +194,9 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
         )
         left = f"{untracked_text(result.left)}{_lost_before(result)}"
         raise TuplesLeft(f"{_drain_text(result)} {left}. {NOBODY_SENDS} {remedy}", result)
-    failed = [row for row in result.status.components if row.given_up and _fails_run(row, result.reason, topology)]
-    lost = [row for row in result.status.components if row.lost and not _answers_for_failures(row, topology)]
+    answered = {row.name for row in result.status.components if _answers_for_failures(row, topology)}
+    failed = [row for row in result.status.components if row.given_up and row.name not in answered]
+    lost = [row for row in result.status.components if row.lost and row.name not in answered]
     if lost:
         counts = " and ".join(f"{lost_text(row)} at {row.name}" for row in lost)
         besides = f" Besides, {_rows_text(failed)} failed and were given up." if failed else ""
@@ -309,24 +307,6 @@ def _check_open_trees(result: RunResult, topology: TopologySpec) -> RunResult:
 
 def _answers_for_failures(row: ComponentStatus, topology: TopologySpec) -> bool:
     return bool(getattr(topology.component(row.name).cls, "answers_for_failures", False))
-
-
-def _fails_run(row: ComponentStatus, reason: str, topology: TopologySpec) -> bool:
-    if row.kind != SPOUT:
-        return True
-    if _answers_for_failures(row, topology):
-        return False
-    spout = topology.component(row.name).cls
-    if reason == "interrupted":
-        return issubclass(spout, ReliableSpout)
-    return reason == "caught_up" or not _may_still_replay(spout)
-
-
-def _may_still_replay(spout: type) -> bool:
-    """Tell whether a spout might have sent failures again, given time."""
-    if issubclass(spout, ReliableSpout):  # it has given these up
-        return False
-    return issubclass(spout, Spout) and hears_failures(spout)
 
 
 def _rows_text(rows: Sequence[ComponentStatus]) -> str:

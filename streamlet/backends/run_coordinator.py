@@ -568,7 +568,8 @@ class RunCoordinator:
             self._read_page(worker, epoch)
             pid = self._pid_here(worker)
             used = processor(pid) if pid else None
-            self.supervisor.note_processor_time(worker, epoch, used.used_s if used is not None else None, now)
+            used_s, halted = (used.used_s, used.stopped) if used is not None else (None, False)
+            self.supervisor.note_processor_time(worker, epoch, used_s, now, halted)
 
     def _memory_text(self, worker: int, how: str) -> str:
         """Return who killed a worker, if the kernel did for memory.

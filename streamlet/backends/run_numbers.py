@@ -128,8 +128,7 @@ class RunNumbers:
             snapshot = beat.tasks.get(task.task_id) if beat is not None else None
             known = snapshot["open"] if snapshot is not None else 0
             if self._is_deaf(task.component):
-                told = known - snapshot["unreplayed"] if snapshot is not None else 0
-                final[task.component] += told if pending is None else pending.get(task.task_id, 0)
+                final[task.component] += known if pending is None else pending.get(task.task_id, 0)
             elif self._plan.topology.component(task.component).kind == SPOUT:
                 # Rule: by the page where it has outlived the worker. What the last heartbeat told as open may be acked
                 # since, and a replacement that has nothing to send would owe it for good.
@@ -156,7 +155,7 @@ class RunNumbers:
         pairs = list(self._ended.items())
         for beat in self.beats.values():
             pairs += [(self._component_of(task_id), snapshot) for task_id, snapshot in beat.tasks.items()]
-        rows = component_rows(self._plan.topology, pairs)
+        rows = component_rows(self._plan.topology, pairs, self._ends == "caught_up")
         lost = self.lost + self.left + self.taken
         for beat in self.beats.values():
             lost.update(beat.lost)

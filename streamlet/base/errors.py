@@ -82,12 +82,14 @@ class ValueCannotTravel(StreamletError):
 class BadEmit(ValueError):
     """An ``emit``, ``ack`` or ``fail`` that is refused where it is called.
 
-    ``run_ends``: it came too late, and nothing else is wrong with it.
+    ``run_ends``: it came too late, and nothing else is wrong with it. ``called_at``: ``FILE:LINE``, where another
+    thread made the call than the one that refused it.
     """
 
     def __init__(self, message: str, *, run_ends: bool = False) -> None:
         super().__init__(message)
         self.run_ends = run_ends
+        self.called_at = ""
 
 
 class NoRoom(BadEmit):

@@ -24,7 +24,7 @@ from streamlet.base.errors import SettingError
 from streamlet.base.hand_over import HandOver
 from streamlet.base.log_line import LogLine, Origin, Repeats, kind_of, together
 from streamlet.cli.output import is_standard_output
-from streamlet.runtime.worker.log_lines import SHOWN, attached, keep_shown, origin_here
+from streamlet.runtime.worker.log_lines import SHOWN, attached, keep_shown, message_of, origin_here
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +171,7 @@ class LoggingSection:
             return
         # Formatted here, as for any queue: what it is made of may change until the handler looks at it.
         kept = copy.copy(record)
-        kept.msg, kept.args = record.getMessage(), None
+        kept.msg, kept.args = message_of(record), None
         _fill(kept, origin_here(record.name))
         self._calls.give(lambda: self._handle(handler, kept), line_bytes=len(kept.msg) + 100)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from streamlet.base.doubled_keys import DoubledKey, each_once
 from streamlet.base.errors import SettingError
-from streamlet.model.settings import TABLES
+from streamlet.model.settings import SETTINGS, TABLES
 from streamlet.model.topology import TopologySpec
 from streamlet.running import Given, own_names
 
@@ -97,8 +97,9 @@ def _table_in(path: Path) -> dict[str, Any]:
 def _flat(table: Mapping[str, Any], prefix: str, own: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in table.items():
         key = prefix + name
-        # A table that the topology itself has as a value stays whole: its parts are not settings.
-        if isinstance(value, dict) and key not in own:
+        # A table that the topology itself has as a value stays whole: its parts are not settings. So does an empty one
+        # in place of a setting's value, which is refused; any other may be a section whose lines are comments.
+        if isinstance(value, dict) and key not in own and (value or key not in SETTINGS):
             yield from _flat(value, f"{key}.", own)
         else:
             yield key, value

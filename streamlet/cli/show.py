@@ -316,7 +316,7 @@ def ending(result: RunResult, exit_status: int = 0) -> str:
     """
     why = {"caught_up": "Caught up", "time": "Time is over", "interrupted": "Stopped"}.get(result.reason, result.reason)
     spouts = [row for row in result.status.components if row.kind == SPOUT]
-    failed = sum(row.failed for row in spouts)
+    failed = sum(row.failed for row in spouts if row.failed > row.unreplayed)
     # Rule: no difference of the two. Records that were never in a tree are given up, too.
     but = " what it did not give up" if any(row.given_up for row in spouts) else ""
     before = f"{many(failed, 'tuple tree')} failed on the way, for the spout to send again{but}.\n" if failed else ""

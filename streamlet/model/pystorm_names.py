@@ -29,6 +29,9 @@ INNER = {
     "_setup_component": "what it set is there before initialize(conf, context) is called: do it there",
     "_handle_run_exception": "an exception of process is logged, counted and fails its tuple; what you want to handle "
     "you catch there",
+    "_handle_worker_exception": "batches are processed on the bolt's own thread; no signal brings errors of another",
+    "_batch_entry": "no thread processes batches: process_batches does, at each tick",
+    "_batch_entry_run": "no thread processes batches: process_batches does, at each tick",
     "_exit": "a component ends no process; an exception in initialize ends the run",
 }
 """Methods of a component that pystorm calls private, and that programs override all the same."""

@@ -51,8 +51,22 @@ def uncalled(cls: type, kind: str) -> Iterator[tuple[str, str]]:
                 f"{shown} defines {name}, which nothing here calls: {answer}.",
                 "Take it away; a method of your own needs another name.",
             )
+    if getattr(cls, "must_define", None) == "process_batch":
+        yield from _unbatched(shown, own)
     yield from _attributes(cls, kind, shown, own)
     yield from _constructor(shown, own)
+
+
+def _unbatched(shown: str, own: list[type]) -> Iterator[tuple[str, str]]:
+    """Yield a ``process`` of a BatchingBolt that no batch comes of."""
+    owner = next((cls for cls in own if "process" in vars(cls)), None)
+    reached = ("process", "process_batch", "_batches", "ack")
+    if owner is not None and not any(_names(vars(owner)["process"], name) for name in reached):
+        yield (
+            f"{shown} defines process, which in a BatchingBolt puts a tuple into its batch: what this one is given "
+            "comes into none, and is neither acked nor failed.",
+            "Call super().process(tup) in it, or derive the class from Bolt.",
+        )
 
 
 def _attributes(cls: type, kind: str, shown: str, own: list[type]) -> Iterator[tuple[str, str]]:

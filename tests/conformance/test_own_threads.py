@@ -97,7 +97,7 @@ def test_emits_of_a_pool_whose_tuples_were_acked_before_are_told_and_counted(wor
         ran(tmp_path, "processes", workers, "Acking", **TRACKED)
     components = caught.value.result.components
     assert (components["numbers"].acked, components["work"].emitted, components["work"].given_up) == (1000, 0, 1000)
-    assert "own_threads.py" in caught.value.message and "set auto_ack = False" in caught.value.message
+    assert "own_threads.py:93" in caught.value.message and "set auto_ack = False" in caught.value.message
 
 
 @in_processes

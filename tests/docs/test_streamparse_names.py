@@ -86,7 +86,10 @@ OF_BOLT = (
     *("exc_info", "_current_tups"),
 )
 CONSTRUCTED_WITH = ("input_stream", "output_stream", "rdb_signal", "serializer")
-OVERRIDDEN = ("_run", "_setup_component", "_handle_run_exception", "_exit")
+OVERRIDDEN = (
+    *("_run", "_setup_component", "_handle_run_exception", "_handle_worker_exception", "_batch_entry"),
+    *("_batch_entry_run", "_exit"),
+)
 """Private in pystorm, and overridden all the same."""
 OF_SPEC = ("name", "inputs", "outputs", "par", "config", "component_cls", "common", "component_object")
 OF_SPOUT = ("ack", "fail", "next_tuple", "emit", "activate", "deactivate")

@@ -286,15 +286,18 @@ class Supervisor:
             self.workers[index].holding, self.workers[index].has_plan = holding, has_plan
 
     def gone(
-        self, index: int, epoch: int, why: str, now: float, remedy: str = "", told: bool = False
+        self, index: int, epoch: int, why: str, now: float, remedy: str = "", told: bool = False, blames: bool = True
     ) -> list[Instruction]:
         """Note that a worker ended, hung up, or was silent too long.
 
-        ``remedy``: what helps, where that is known; ``told``: the user has read it.
+        ``remedy``: what helps, where that is known; ``told``: the user has read it. ``blames``: what it had in hand may
+        be why.
         """
         worker = self.workers[index]
         if worker.epoch != epoch or worker.state is WorkerState.GONE:
             return []
+        if not blames:
+            worker.holding = None
         was_up = worker.state is WorkerState.UP
         # With a remedy the cause is known, and lies elsewhere.
         imported = worker.state is WorkerState.STARTING and worker.has_plan and not (worker.holding or remedy)
@@ -381,12 +384,17 @@ class Supervisor:
             and now - worker.looked_s >= min(CPU_LOOK_S, silent / 4)
         ]
 
-    def note_processor_time(self, index: int, epoch: int, used_s: float | None, now: float) -> None:
-        """Note how much processor time a silent worker has used; None if nobody can tell."""
+    def note_processor_time(
+        self, index: int, epoch: int, used_s: float | None, now: float, halted: bool = False
+    ) -> None:
+        """Note how much processor time a silent worker has used; None if nobody can tell.
+
+        ``halted``: a signal has stopped its process.
+        """
         worker = self.workers[index]
         if worker.epoch != epoch:
             return
-        worker.used_s, worker.looked_s = used_s, now
+        worker.used_s, worker.looked_s, worker.halted = used_s, now, halted
         if used_s is None:
             return
         looks = [look for look in worker.looks if look[0] > worker.heard_s and now - look[0] <= WORKED_S]
@@ -536,6 +544,10 @@ class Supervisor:
                     worker.epoch,
                 )
             ]
+        if worker.halted:
+            # Rule: nobody stops a process by a tuple. What it had in hand is charged with nothing, nor named.
+            why = f"was silent for {silent_s:.0f} s: its process was stopped from outside (SIGSTOP, a debugger)"
+            return self.gone(index, worker.epoch, why, now, blames=False)
         if works:
             why = f"was silent for {silent_s:.0f} s, though it used its processor"
         else:

@@ -70,6 +70,8 @@ class WorkerRecord:
     """The last looks of this silence: when, and the processor time used until then."""
     worked_s: float = -math.inf
     """When it was last seen to use its processor although it was silent."""
+    halted: bool = False
+    """A signal had stopped its process (SIGSTOP) at the last look of this silence."""
     busy: bool = False
     """It is silent and works, and the user has read that."""
     holding: Holding | None = None

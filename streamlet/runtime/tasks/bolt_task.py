@@ -55,6 +55,7 @@ from streamlet.runtime.tasks.user_errors import (
     called_by_users,
     every_tuple_failed,
     never_settled,
+    users_line,
 )
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copied, copies
 from streamlet.tracking.roots import entry_of, owner_task
@@ -342,8 +343,9 @@ class BoltTask:
     ) -> None:
         def emit_all() -> None:
             for row in copied:
-                self._emit_handed_over(row, stream, given, None)
+                self._emit_handed_over(row, stream, given, None, at)
 
+        at = users_line()
         try:
             copied = [self.calls.row(self.emitter, row, stream, None, False) for row in rows]
             given = _given_anchors(anchors)
@@ -416,7 +418,7 @@ class BoltTask:
             row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
             given = _given_anchors(anchors)
             self._refuse_settled(given, stream or DEFAULT_STREAM)
-            act = partial(self._emit_handed_over, row, stream, given, direct_task)
+            act = partial(self._emit_handed_over, row, stream, given, direct_task, users_line())
             self.calls.put(act, "emit", [row], tracked=_are_tracked(given), anchors=given)
         except Exception as error:
             self.calls.note_refused(error, 1, _is_one_open(anchors))
@@ -424,8 +426,9 @@ class BoltTask:
         return None
 
     def _emit_handed_over(
-        self, row: list[Any], stream: str | None, anchors: Sequence[Any], direct_task: int | None
+        self, row: list[Any], stream: str | None, anchors: Sequence[Any], direct_task: int | None, at: tuple[str, int]
     ) -> None:
+        """Make an emit of another thread, called at the line ``at``."""
         self._counts_rows = False  # they count as handed over until they are collected
         try:
             self.emit_anywhere(row, stream, anchors, direct_task)
@@ -434,6 +437,7 @@ class BoltTask:
             # that this row is gone.
             self.stats.errors += 1
             self._give_up(1)
+            error.called_at = f"{at[0]}:{at[1]}"  # the loop's stack knows nothing of who called
             self.report(error, anchors[0] if anchors else None, None)
         finally:
             self._counts_rows = True

@@ -13,7 +13,7 @@ from typing import Any
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError, hurts_one_tuple
-from streamlet.components.spout import FailReason, FailureCause, hears_failures
+from streamlet.components.spout import FailReason, FailureCause
 from streamlet.model.plan import Plan
 from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.runtime.tasks.failure_causes import FailureCauses
@@ -143,12 +143,14 @@ class Ledgers:
         """Note a spout's final numbers where they outlive this process."""
         # Rule: noted when its spout has been told, and not by the next heartbeat. Its worker may die before: nobody
         # would hear of it, and a run that has lost tuples would end with status 0.
-        given_up = self.guard(spout, "given_up_count", spout.spout.given_up_count)
         kept = self.guard(spout, "kept_count", spout.spout.kept_count)
         lost = spout.untracked_lost + self.guard(spout, "lost_count", spout.spout.lost_count)
-        # Of a spout that cannot replay each failure is final.
-        unheard = 0 if hears_failures(type(spout.spout)) else spout.stats.unreplayed
-        self._final(spout.task_id, max(given_up, unheard), kept, lost)
+        self._final(spout.task_id, self._given_up(spout), kept, lost)
+
+    def _given_up(self, spout: SpoutTask) -> int:
+        """Count a spout's messages that nobody sends again."""
+        given_up: int = self.guard(spout, "given_up_count", spout.spout.given_up_count)
+        return given_up if spout.hears_failures else max(given_up, spout.stats.unreplayed)
 
     def apply_crashes(self, roots: list[int], how: str, component: str) -> None:
         """Fail the trees of spouts here whose tuples a worker died of; the others' workers hear of it themselves."""
@@ -200,7 +202,7 @@ class Ledgers:
         for spout in self.spouts.values():
             stats, spout_of_user = spout.stats, spout.spout
             stats.open = self.guard(spout, "unfinished_count", spout.unfinished)
-            stats.given_up = self.guard(spout, "given_up_count", spout_of_user.given_up_count)
+            stats.given_up = self._given_up(spout)
             stats.kept = self.guard(spout, "kept_count", spout_of_user.kept_count)
             stats.lost = spout.untracked_lost + self.guard(spout, "lost_count", spout_of_user.lost_count)
             self.note_final(spout)

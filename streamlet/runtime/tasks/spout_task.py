@@ -18,7 +18,7 @@ from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns
 from streamlet.components.kept_bytes import KeptBytes
 from streamlet.components.reliable_spout import ReliableSpout
-from streamlet.components.spout import WORKER_DIED, FailReason, FailureCause, MessageIds, Spout
+from streamlet.components.spout import WORKER_DIED, FailReason, FailureCause, MessageIds, Spout, hears_failures
 from streamlet.model.delivery import EPOCH_STREAMS
 from streamlet.runtime.tasks.emitter import MAKE_S, WEIGH_AFTER_S, Emitter, Outbox, StreamRoutes
 from streamlet.runtime.tasks.in_hand import Key, message_key
@@ -86,6 +86,8 @@ class SpoutTask:
         may_join: bool = False,
     ) -> None:
         self.spout = spout
+        self.hears_failures = hears_failures(type(spout))
+        """Whether it may send again what failed. Of any other spout each failure is final."""
         self.calls = TaskCalls(OtherThreads(), emitter.component) if calls is None else calls
         self.here = self.calls.here
         self.task_id = task_id
@@ -805,7 +807,9 @@ class SpoutTask:
     def unfinished(self) -> int:
         """Count messages neither acked nor given up: open trees, failures to be replayed."""
         known = self.spout.unfinished_count()
-        return len(self.pending) + self._unreplayed() if known is None else known
+        if known is not None:
+            return known
+        return len(self.pending) + (self._unreplayed() if self.hears_failures else 0)
 
 
 for _method in (SpoutTask.emit_anywhere, SpoutTask.emit_many, SpoutTask.emit_each):

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streamlet.base.printable import cut
+from streamlet.components.spout import hears_failures
+from streamlet.model.spec import SPOUT
 from streamlet.model.topology import TopologySpec
 
 COUNTERS = (
@@ -146,18 +148,23 @@ def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, 
     }
 
 
-def component_rows(topology: TopologySpec, snapshots: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def component_rows(
+    topology: TopologySpec, snapshots: Iterable[tuple[str, Mapping[str, Any]]], caught_up: bool = False
+) -> list[dict[str, Any]]:
     """Add up (component, task snapshot) pairs: one row a component, in declaration order.
 
-    A row has the fields of ``backends.contract.ComponentStatus``.
+    A row has the fields of ``backends.contract.ComponentStatus``. ``caught_up``: the spouts have nothing more to send.
     """
     sums = {component.name: TaskStats().snapshot() for component in topology.components}
+    # Rule: a failure is open or given up, never both. One that its spout hears of may be sent again, by the next run
+    # too: it is open until the spout says that it has caught up. Of a spout that hears of none, each is given up.
+    final = {one.name for one in topology.components if one.kind != SPOUT or caught_up or not hears_failures(one.cls)}
     for name, snapshot in snapshots:
-        # Rule: take the larger of the two only where numbers are shown. A failure that may still be replayed is not
-        # final, and the counters of a worker that died keep the final ones alone: its replacement reads the rest again.
-        # Of a spout that keeps no count, each failure that was not acked since has been given up.
-        given_up = max(snapshot["unreplayed"], snapshot["given_up"])
-        sums[name] = merged(sums[name], {**snapshot, "given_up": given_up})
+        if name in final:
+            given_up = max(snapshot["unreplayed"], snapshot["given_up"])
+            still = max(0, snapshot["open"] - (given_up - snapshot["given_up"]))
+            snapshot = {**snapshot, "given_up": given_up, "open": still}
+        sums[name] = merged(sums[name], snapshot)
     return [
         {
             "name": component.name,

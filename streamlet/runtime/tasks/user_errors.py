@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from streamlet.base.clock import Clock
-from streamlet.base.errors import StreamletError, text_of
+from streamlet.base.errors import BadEmit, StreamletError, text_of
 from streamlet.base.notices import Notices
 from streamlet.base.printable import MOST_TEXT, cut, cut_lines
 from streamlet.components.batch import Batch
@@ -441,6 +441,8 @@ def waits_long(spout: str, bolt: str, wait_s: float, window: PendingWindow) -> s
 
 def place(error: BaseException, defined: Defined = None) -> str:
     """Return ``FILE:LINE`` where the user has to look; empty if nothing is known."""
+    if isinstance(error, BadEmit) and error.called_at:
+        return error.called_at
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return ""
@@ -455,6 +457,14 @@ def place(error: BaseException, defined: Defined = None) -> str:
             return definition(defined) or f"{last.filename}:{last.lineno}"
         last = users[-1]
     return f"{last.filename}:{last.lineno}"
+
+
+def users_line() -> tuple[str, int]:
+    """Return file and number of the nearest line that is not ours. Any thread."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(f"{_OURS}/"):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def _is_library(path: str) -> bool:

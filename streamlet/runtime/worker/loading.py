@@ -359,6 +359,13 @@ def _must_import(error: BaseException) -> str:
 
 
 def _place(error: BaseException, file: Path) -> str:
-    frames = reversed(traceback.extract_tb(error.__traceback__))
-    line = next((frame.lineno for frame in frames if frame.filename == str(file)), None)
-    return "while it was imported" if line is None else f"line {line}"
+    frames = traceback.extract_tb(error.__traceback__)
+    here = [at for at, frame in enumerate(frames) if frame.filename == str(file)]
+    if not here:
+        return "while it was imported"
+    roots = code_roots(file)
+    # A module of the user's that this line imports has the line to look at.
+    through = [frame for frame in frames[here[-1] + 1 :] if may_be_users(frame.filename)]
+    through = [frame for frame in through if is_users(Path(frame.filename), roots)]
+    by = f", through {through[-1].filename}:{through[-1].lineno}" if through else ""
+    return f"line {frames[here[-1]].lineno}{by}"

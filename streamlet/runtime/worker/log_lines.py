@@ -10,7 +10,9 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from streamlet.base.errors import text_of
 from streamlet.base.log_line import LogLine, Origin
+from streamlet.base.printable import cut
 from streamlet.components.component import COMPONENT_LOGGER
 from streamlet.runtime.tasks.in_hand import TASK
 
@@ -99,7 +101,26 @@ def line_of(record: logging.LogRecord) -> LogLine:
     about: tuple[str, int] | None = getattr(record, ABOUT, None)
     if about is not None:
         origin = _of_component(origin._replace(component=about[0]))._replace(task=about[1])
-    return LogLine(record.levelname.lower(), record.getMessage(), record.created, origin, trace)
+    return LogLine(record.levelname.lower(), message_of(record), record.created, origin, trace)
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """Return a record's message; of a wrong log call, its parts and place."""
+    # Rule: a log call that is wrong costs its own line. Left to logging, each is forty lines on standard error, most of
+    # them ours, and none in the log.
+    try:
+        return record.getMessage()
+    except Exception as error:  # noqa: BLE001 - a user's __str__ or format may raise anything
+        parts = f"{_shortened(record.msg)} with {_shortened(record.args)}"
+        why = f"{type(error).__name__}: {text_of(error)}"
+        return f"The log call at {record.pathname}:{record.lineno} is wrong and says {parts} ({why})."
+
+
+def _shortened(value: object) -> str:
+    try:
+        return cut(repr(value))
+    except Exception:  # noqa: BLE001 - as above
+        return f"a {type(value).__name__}"
 
 
 def line_now(level: str, text: str, logger: str = "streamlet", component: str = "", task: int = 0) -> LogLine:

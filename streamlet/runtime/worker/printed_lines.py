@@ -54,9 +54,12 @@ class PrintedLines(io.TextIOBase):
         if self.over or not self._wanted():
             return len(text)
         *lines, rest = (self._rest + text).split("\n")
-        if len(rest) > LONGEST:  # a program that never ends a line must not fill the memory
+        if lines and not lines[0] and self._is_told:  # the end of a line that was told
+            del lines[0]
+        told = len(rest) > LONGEST  # a program that never ends a line must not fill the memory
+        if told:
             lines, rest = [*lines, rest], ""
-        self._rests.text = rest
+        self._rests.text, self._rests.told = rest, told or (self._is_told and not text)
         for line in lines:
             self._say(line)
         return len(text)
@@ -105,6 +108,12 @@ class PrintedLines(io.TextIOBase):
     def _rest(self) -> str:
         rest: str = getattr(self._rests, "text", "")
         return rest
+
+    @property
+    def _is_told(self) -> bool:
+        """Whether the line that this thread has begun was told."""
+        told: bool = getattr(self._rests, "told", False)
+        return told
 
     def _say(self, text: str) -> None:
         line = line_now("info", text, self._logger)

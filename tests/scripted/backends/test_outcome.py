@@ -153,29 +153,15 @@ def test_untracked_tuples_that_fail_count_too(tmp_path: Path, monkeypatch: pytes
         run("inline", tmp_path, "Untracked", seconds=1.5)
 
 
-@pytest.mark.parametrize(
-    ("spout", "reason", "fails"),
-    [
-        ("Plain", "time", True),
-        ("Reliable", "time", True),
-        ("Hearing", "time", False),
-        ("Hearing", "caught_up", True),
-        ("Plain", "interrupted", False),
-    ],
-)
-def test_when_time_is_over_only_what_is_certain_counts(tmp_path: Path, spout: str, reason: str, fails: bool) -> None:
-    """A spout that hears of failures might have sent them again, had it the time; one that does not, never; what a
-    ReliableSpout counts it has given up. Who interrupts a run asks nothing of it.
-    """
+@pytest.mark.parametrize("reason", ["time", "caught_up", "interrupted"])
+@pytest.mark.parametrize("spout", ["Plain", "Hearing", "Reliable"])
+def test_what_was_given_up_fails_a_run_however_it_ended(tmp_path: Path, spout: str, reason: str) -> None:
+    """What counts as given up: ``test_a_failure_is_open_or_given_up_and_never_both``."""
     file = tmp_path / f"judged_{spout}_{reason}.py".lower()
     file.write_text(FILE.replace("SPOUT_MENDS", "False").replace("SPOUT", spout))
     status = RunStatus("ended", 1.0, (ComponentStatus("spout", "spout", 1, given_up=2),))
-    result = RunResult(reason, status, drained=True)
-    if fails:
-        with pytest.raises(TreesFailed, match=r"2 tuple trees of the spout spout failed"):
-            check_result(result, load_topology(file), [])
-    else:
-        assert check_result(result, load_topology(file), []) is result
+    with pytest.raises(TreesFailed, match=r"2 tuple trees of the spout spout failed"):
+        check_result(RunResult(reason, status, drained=True), load_topology(file), [])
 
 
 def test_a_run_ended_by_time_is_judged_like_any_other(tmp_path: Path) -> None:

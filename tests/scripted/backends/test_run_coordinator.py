@@ -170,7 +170,7 @@ def test_what_was_open_with_a_worker_that_ends_before_the_others(
     status = coordinator._status("ended")
     (row,) = status.components
     assert (status.pending, row.emitted, row.failed) == (open_trees, 20, 5)
-    assert row.given_up == (5 if ending else 0), "what failed last is read again where there is a replacement"
+    assert row.given_up == 0, "its spout hears of failures, and the next run may read what failed again"
     end.close()
     coordinator._clear()
 

@@ -310,6 +310,57 @@ def test_a_signal_before_anything_was_measured_loses_no_untracked_tuple(streamle
     assert drained(streamlet, UNTRACKED, backend, "a tuple came")["slow"] == 30
 
 
+FAILS_SOME = """
+from streamlet import Bolt, Spout, Topology
+
+class Numbers(Spout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if self.n < 60:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+        elif self.n == 60:
+            self.n += 1
+            print("all is out", flush=True)
+
+class Hears(Numbers):
+    def fail(self, tup_id):
+        pass
+
+class Bad(Bolt):
+    def process(self, tup):
+        if tup.values[0] % 20 == 0:
+            self.fail(tup)
+
+class Made(Topology):
+    numbers = WHO.spec()
+    bad = Bad.spec(inputs=[numbers])
+"""
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+@pytest.mark.parametrize(("who", "status"), [("Numbers", 1), ("Hears", 143)])
+def test_a_signal_calls_what_failed_open_or_given_up_and_never_both(
+    streamlet, backend: str, who: str, status: int
+) -> None:
+    """Both were said of the same trees, with the status of a run that was only stopped."""
+    file = streamlet.write(FAILS_SOME.replace("WHO", who))
+    process = streamlet.start("run", file, "--backend", backend)
+    for line in process.stdout:
+        if "all is out" in line:
+            break
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == status, out + err
+    if who == "Numbers":
+        assert "numbers: 3 given up; nobody sends them again." in out and "open" not in out
+        assert "3 tuple trees of the spout numbers failed and nobody sent them again" in err
+    else:
+        assert "3 tuple trees still open (numbers 3), to be replayed by the next run" in out
+        assert "given up" not in out + err
+
+
 CHAIN = """
 import time
 from streamlet import Bolt, Spout, Topology

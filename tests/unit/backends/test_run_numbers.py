@@ -155,7 +155,7 @@ class Final(Topology):
 
 def test_failures_that_nobody_hears_of_are_final_when_their_worker_dies() -> None:
     made = RunNumbers(make_plan(Final.__topology__, 1))
-    made.heard(0, Beat({1: snapshot(unreplayed=2, open=2)}, [], 0, 0))
+    made.heard(0, Beat({1: snapshot(unreplayed=2, given_up=2)}, [], 0, 0))
     made.replaced(0)
     found = row(made, "numbers")
     assert (found["given_up"], found["lost"]) == (2, 0)
@@ -167,7 +167,7 @@ def test_open_trees_of_a_spout_that_hears_of_no_failures_are_lost_when_its_worke
 ) -> None:
     """By its last heartbeat, or by what outlived it, which is newer."""
     made = RunNumbers(make_plan(Final.__topology__, 1))
-    made.heard(0, Beat({1: snapshot(unreplayed=2, open=5)}, [], 0, 0))
+    made.heard(0, Beat({1: snapshot(unreplayed=2, given_up=2, open=3)}, [], 0, 0))
     assert made.replaced(0, pending) == ({"numbers": lost} if lost else {})
     assert made.replaced(0, pending if pending is None else {}) == {}
     found = row(made, "numbers")

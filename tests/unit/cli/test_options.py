@@ -153,3 +153,12 @@ def test_a_table_of_a_setting_stays_whole(tmp_path: Path) -> None:
     path.write_text('[topology.environment]\nHOME_TOWN = "Bern"\n[streamlet.shared]\n"model.v2" = "m.bin"\n')
     given = {key: value for key, value, _ in given_in_file(path, SPEC)}
     assert given == {"topology.environment": {"HOME_TOWN": "Bern"}, "streamlet.shared": {"model.v2": "m.bin"}}
+
+
+def test_an_empty_table_in_place_of_a_settings_value_is_refused(tmp_path: Path) -> None:
+    """It was no setting, so the run had no log file and nobody said so. A section of comments is none either."""
+    path = tmp_path / "settings.toml"
+    path.write_text('["streamlet.log.file"]\n[topology]\n# workers = 3\n')
+    with pytest.raises(SettingError, match=r"'streamlet.log.file' given by .*settings.toml cannot be \{\}") as caught:
+        make_request(SPEC, given_in_file(path, SPEC), backend="inline")
+    assert "topology" not in caught.value.message.replace("topology.", "")

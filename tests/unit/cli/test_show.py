@@ -418,6 +418,7 @@ def test_what_was_given_up_is_not_said_to_be_sent_again() -> None:
         "5 tuple trees failed on the way, for the spout to send again what it did not give up."
     )
     assert "on the way" not in told(given_up=2)
+    assert "on the way" not in told(failed=5, unreplayed=5), "nobody sent any of them again"
 
 
 def test_a_run_that_could_not_commit_what_is_done_says_how_much_the_next_one_reads_again() -> None:

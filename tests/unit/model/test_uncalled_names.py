@@ -71,7 +71,7 @@ def said_of(cls: type, kind: str = "bolt") -> list[str]:
         (TicklessBatchingBolt, "secs_between_batches"),
     ],
 )
-@pytest.mark.parametrize("method", ["__init__", "initialize", "process"])
+@pytest.mark.parametrize("method", ["__init__", "initialize", "cleanup"])
 def test_what_is_read_of_the_class_and_set_on_the_task_is_named(base: type, name: str, method: str) -> None:
     """A batch's ``auto_ack`` turned off in ``initialize`` would be ignored, and the batch acked all the same."""
 
@@ -154,3 +154,27 @@ def test_arguments_of_pystorms_constructor_are_named(text: str) -> None:
     made = type("Made", (Bolt,), {"__module__": "users", "__init__": scope["__init__"]})
     (said,) = said_of(made)
     assert "in its __init__, which nothing here gives or takes: no" in said
+
+
+class Leaves(BatchingBolt):
+    def process(self, tup: Tuple) -> None:
+        self.logger.info("got %s", tup.values)
+
+    def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+        pass
+
+
+class Filters(Leaves):
+    def process(self, tup: Tuple) -> None:
+        if tup.values[0]:
+            super().process(tup)
+        else:
+            self.ack(tup)
+
+
+def test_a_batching_bolt_whose_process_brings_no_tuple_into_a_batch_is_named() -> None:
+    """Its tuples would wait for their time-out, again and again."""
+    ((what, remedy),) = uncalled(Leaves, "bolt")
+    assert "defines process, which in a BatchingBolt puts a tuple into its batch" in what
+    assert "super().process(tup)" in remedy
+    assert [*uncalled(Filters, "bolt")] == []

@@ -34,6 +34,7 @@ from streamlet import Bolt, Spout, Topology
 
 class Endless(Spout):
     outputs = ["n"]
+    answers_for_failures = True  # the tests kill workers, and ask for nothing but the code
     def initialize(self, conf, context):
         self.n = 0
     def next_tuple(self):

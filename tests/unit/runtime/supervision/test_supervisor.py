@@ -7,7 +7,16 @@ import random
 import pytest
 
 from streamlet.runtime.supervision.blame import CAREFUL_S
-from streamlet.runtime.supervision.instructions import AskWhy, GiveUp, Instruction, Kill, Replaced, Start, TellUser
+from streamlet.runtime.supervision.instructions import (
+    AskWhy,
+    GiveUp,
+    Instruction,
+    Kill,
+    NoteDeadly,
+    Replaced,
+    Start,
+    TellUser,
+)
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor, WorkerState
 from streamlet.runtime.tasks.in_hand import Holding
 from streamlet.runtime.worker.messages import Book, Cut, Lost, Whole
@@ -318,7 +327,9 @@ def test_any_schedule_of_deaths_and_cuts_becomes_whole_again(seed: int) -> None:
     assert supervisor.whole, out
 
 
-def silent_until(supervisor: Supervisor, until: float, share: float | None) -> list[Instruction]:
+def silent_until(
+    supervisor: Supervisor, until: float, share: float | None, count: int = 64, halted: bool = False
+) -> list[Instruction]:
     """Let worker 1 be silent from 3 s on and use this share of a processor; all instructions from then on."""
     out: list[Instruction] = []
     now = 3.0
@@ -328,8 +339,8 @@ def silent_until(supervisor: Supervisor, until: float, share: float | None) -> l
         supervisor.heard(0, 1, now)
         for index, epoch in supervisor.silent_workers(now):
             assert index == 1
-            supervisor.note_in_hand(index, epoch, Holding(2, "process", 64, 1.0))
-            supervisor.note_processor_time(index, epoch, None if share is None else share * now, now)
+            supervisor.note_in_hand(index, epoch, Holding(2, "process", count, 1.0, (7,), values="['x']"))
+            supervisor.note_processor_time(index, epoch, None if share is None else share * now, now, halted)
         out = supervisor.tick(now)
     return out
 
@@ -363,6 +374,17 @@ def test_a_silent_worker_that_does_nothing_is_replaced_in_time(share: float | No
     assert out[0] == Kill(1, 1)
     (told,) = (i.text for i in out if isinstance(i, TellUser))
     assert said in told and ("processor" in told) == (share is not None)
+
+
+def test_a_tuple_is_not_charged_for_a_signal_that_stopped_its_worker() -> None:
+    """The state of the process tells: a tuple that hangs does not stop it."""
+    charged = silent_until(running(limits=Limits(silent_s=5), tasks=TASKS), 9.0, 0.002, 1)
+    assert [i.roots for i in charged if isinstance(i, Lost)] == [[7]]
+    assert any(isinstance(i, NoteDeadly) for i in charged)
+    out = silent_until(running(limits=Limits(silent_s=5), tasks=TASKS), 9.0, 0.002, 1, halted=True)
+    assert out[0] == Kill(1, 1) and not any(isinstance(i, NoteDeadly) for i in out)
+    (lost,) = (i for i in out if isinstance(i, Lost))
+    assert (lost.roots, lost.careful) == ([], []) and "SIGSTOP" in lost.how and "count" not in lost.how
 
 
 def test_a_worker_that_speaks_again_is_no_longer_busy() -> None:

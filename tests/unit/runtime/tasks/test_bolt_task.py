@@ -18,7 +18,7 @@ from streamlet.components.batching import BatchFailed
 from streamlet.components.spout import FailureCause
 from streamlet.components.tuples import ACKED, OPEN
 from streamlet.runtime.tasks.emitter import Run, Work
-from streamlet.runtime.tasks.user_errors import ComponentFailed
+from streamlet.runtime.tasks.user_errors import ComponentFailed, place
 from streamlet.tracking.roots import first_root
 from tests.unit.runtime.tasks.bolt_rig import DOWN, Rig, bolt
 
@@ -549,6 +549,26 @@ def test_a_dead_letter_that_no_spout_would_keep_is_refused_where_it_is_called(ro
     ((error, _),) = rig.reported
     assert isinstance(error, BadEmit) and said in str(error)
     assert not any(cause.to_dead_letters for cause in rig.task.causes.take().values())
+
+
+@pytest.mark.parametrize("call", ["emit", "emit_many"])
+def test_an_emit_that_its_loop_refuses_is_told_with_the_line_of_the_thread_that_called_it(call: str) -> None:
+    """Its tuple was acked after the call and before the loop made it: no stack of the loop's has the line."""
+    held: list[Tuple] = []
+    rig = Rig(bolt(lambda self, tup: held.append(tup), auto_ack=False))
+    rig.run((7, ["x"]))
+
+    def emits_there() -> None:
+        rig.task.emit([1], anchors=held) if call == "emit" else rig.task.emit_many([[1]], anchors=held)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(emits_there).result()
+    rig.task.ack(held[0])
+    for handed in rig.task.calls.take(9, emits=True):
+        handed.act()
+    ((error, _),) = rig.reported
+    assert isinstance(error, BadEmit)
+    assert place(error) == f"{__file__}:{emits_there.__code__.co_firstlineno + 1}"
 
 
 @pytest.mark.parametrize("call", ["ack", "fail", "dead_letter", "emit", "emit_many"])

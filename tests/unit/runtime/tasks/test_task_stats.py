@@ -28,6 +28,7 @@ def test_snapshots_add_up_with_their_metrics() -> None:
 
 class Lines(Topology):
     lines = type("Lines", (Spout,), {"outputs": ["line"]}).spec()
+    heard = type("Heard", (Spout,), {"outputs": ["line"], "fail": lambda self, tup_id: None}).spec()
 
 
 def test_what_failed_last_counts_as_given_up_while_its_task_lives() -> None:
@@ -35,8 +36,20 @@ def test_what_failed_last_counts_as_given_up_while_its_task_lives() -> None:
     counting, plain = TaskStats(), TaskStats()
     counting.given_up, counting.unreplayed = 3, 2
     plain.unreplayed = 4
-    (row,) = component_rows(Lines.__topology__, [("lines", stats.snapshot()) for stats in (counting, plain)])
+    row, _ = component_rows(Lines.__topology__, [("lines", stats.snapshot()) for stats in (counting, plain)])
     assert (row["given_up"], row["unreplayed"]) == (7, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "caught_up", "given_up", "still"),
+    [("lines", False, 2, 3), ("lines", True, 2, 3), ("heard", False, 0, 5), ("heard", True, 2, 3)],
+)
+def test_a_failure_is_open_or_given_up_and_never_both(name: str, caught_up: bool, given_up: int, still: int) -> None:
+    """The last lines said of the same trees that nobody sends them again, and that the next run replays them."""
+    stats = TaskStats()  # three open trees, and two that failed, as a task counts them
+    stats.unreplayed, stats.given_up, stats.open = (2, 0, 5) if name == "heard" else (2, 2, 3)
+    rows = {row["name"]: row for row in component_rows(Lines.__topology__, [(name, stats.snapshot())], caught_up)}
+    assert (rows[name]["given_up"], rows[name]["open"]) == (given_up, still)
 
 
 class Rows(Spout):

@@ -99,6 +99,26 @@ def test_a_record_becomes_a_line_with_its_traceback_beside_the_text() -> None:
     assert line.trace.startswith("Traceback") and line.trace.endswith("ValueError: slip")
 
 
+class Mute:
+    def __str__(self) -> str:
+        raise OSError("no text")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (record("bad %d", "x"), "'bad %d' with ('x',) (TypeError: %d format: a real number is required, not str)"),
+        (record(Mute()), "a Mute with (3,) (OSError: no text)"),  # type: ignore[arg-type]  # as users do
+        (record("%s", Mute()), "'%s' with a tuple (OSError: no text)"),
+    ],
+)
+def test_a_wrong_log_call_is_one_line_with_its_place(wrong: logging.LogRecord, says: str) -> None:
+    """Each was forty lines of ours on standard error, and none in the log."""
+    assert line_of(wrong).text == f"The log call at {__file__}:1 is wrong and says {says}."
+
+
 def test_a_stack_stands_after_the_traceback() -> None:
     assert line_of(record(exc_text="Traceback: x", stack_info="Stack: y")).trace == "Traceback: x\nStack: y"
     assert line_of(record(stack_info="Stack: y")).trace == "Stack: y"

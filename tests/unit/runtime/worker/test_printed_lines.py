@@ -50,6 +50,15 @@ def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
         assert [len(text) for text in told.texts] == [LONGEST + 1]
 
 
+def test_the_end_of_a_line_that_was_told_is_no_line() -> None:
+    told = Told()
+    with PrintedLines(told) as lines:
+        print("x" * (LONGEST + 1), file=lines)
+        print("", file=lines)
+        print("next", file=lines)
+    assert [text[:4] for text in told.texts] == ["xxxx", "", "next"]
+
+
 def test_what_is_printed_stands_where_it_stood_and_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     told, before = Told(), (sys.stdout, sys.stderr)
     with prints_told(told):

@@ -38,6 +38,19 @@ def test_a_wrong_argument_in_the_file_is_answered_with_a_right_one(tmp_path: Pat
     assert "installed" not in raised.value.message
 
 
+def test_an_error_in_a_module_of_the_users_is_told_with_the_line_of_that_module(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    put(tmp_path / "src", "inner_module.py", "import xyzzy\n")
+    put(tmp_path / "src", "outer_module.py", "\nimport json, inner_module\njson.loads('}')\n")
+    (tmp_path / "topologies").mkdir()
+    file = put(tmp_path / "topologies", "imports_it.py", "import outer_module\n")
+    with pytest.raises(CannotLoad, match=rf"\(line 1, through {tmp_path}/src/inner_module.py:1\): No module named"):
+        load_topology(file)
+    put(tmp_path / "src", "inner_module.py", "")
+    with pytest.raises(CannotLoad, match=rf"\(line 1, through {tmp_path}/src/outer_module.py:3\): Expecting value"):
+        load_topology(file)
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
