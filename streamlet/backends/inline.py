@@ -209,19 +209,20 @@ class InlineBackend:
 
     def _look(self, loop: WorkerLoop) -> RunStatus:
         """Return the status at this moment. Any thread: no code of the user's is called."""
-        final = loop.untracked.look_at_final()
+        final, unfinished = loop.untracked.look_at_final(), loop.untracked.look_at_open()
         pairs = []
         for live in [*loop.tasks.values()]:
             row, task = dict(live.task.stats.snapshot()), live.plan.task_id
             told = {name: counts.get(task, 0) for name, counts in final._asdict().items()}
-            pairs.append((live.plan.component, {**row, **{name: max(row[name], told[name]) for name in told}}))
+            newest = {name: max(row[name], told[name]) for name in told}
+            pairs.append((live.plan.component, {**row, **newest, "open": unfinished.get(task, 0)}))
         rows, waiting = component_rows(loop.plan.topology, pairs), _waiting(loop)
         return RunStatus(
             state="running",
             elapsed_s=self._clock.monotonic() - self._started,
             components=tuple(ComponentStatus(**row, untracked=waiting[row["name"]]) for row in rows),
             partitions=self._partitions,
-            pending=loop.ledgers.unfinished_as_noted(),
+            pending=sum(unfinished.values()),
             workers=({"worker": 0, "epoch": 1},),
         )
 

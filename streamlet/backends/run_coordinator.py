@@ -760,7 +760,7 @@ class RunCoordinator:
         counts = None
         if kept is not None:
             counts = kept.look()
-            numbers.ended_with(worker, kept.look_at_final(), counts.done, kept.look_at_open() if ends else {})
+            numbers.ended_with(worker, kept.look_at_final(), counts.done, kept.look_at_open() if ends else None)
         if not self.supervisor.workers[worker].stopped:  # one that has closed in order has told what it left
             self._note_losses(numbers.losses.died(worker, epoch, counts, self._living(), ends))
         if ends:

@@ -53,12 +53,12 @@ class RunNumbers:
         self.partitions.heard(worker, beat.partitions)
 
     def ended_with(
-        self, worker: int, final: FinalCounts, done: Mapping[int, int], trees: Mapping[int, int] = {}
+        self, worker: int, final: FinalCounts, done: Mapping[int, int], unfinished: Mapping[int, int] | None = None
     ) -> None:
         """Take what a worker's page says beyond its last heartbeat.
 
-        What its tasks gave up, kept and lost; ``done``: how many untracked tuples each is done with; ``trees``: those
-        that each spout had open, of a worker that nobody replaces.
+        What its tasks gave up, kept and lost; ``done``: how many untracked tuples each is done with; ``unfinished``:
+        each spout's messages that are neither acked nor given up, unless somebody replaces the worker.
         """
         # Rule: all three, as they stood together. With those that are kept from an earlier heartbeat, dead letters
         # written since would be told as records that nobody sends again.
@@ -70,13 +70,18 @@ class RunNumbers:
             for task_id, count in counts.items():
                 known = tasks.get(task_id) or TaskStats().snapshot()
                 tasks[task_id] = {**known, name: max(count, known[name])}
-        # Rule: also the trees that were open, where no heartbeat told any: of a worker that hung in its first second
-        # the end of a run said that none were.
-        for task_id, count in trees.items():
-            known = tasks.get(task_id) or TaskStats().snapshot()
-            tasks[task_id] = {**known, "open": max(count, known["open"])}
-        unfinished = max(beat.unfinished, sum(trees.values()))
-        self.beats[worker] = dataclasses.replace(beat, tasks=tasks, unfinished=unfinished)
+        self.beats[worker] = dataclasses.replace(beat, tasks=tasks)
+        if unfinished is not None:
+            self._take_unfinished(worker, unfinished)
+
+    def _take_unfinished(self, worker: int, unfinished: Mapping[int, int]) -> None:
+        # Rule: the page, and no heartbeat: it is newer. Of a worker that hung for seconds before its end, or in its
+        # first one, the last words said that as many were open as it had told.
+        beat = self.beats[worker]
+        tasks = {task_id: {**known, "open": unfinished.get(task_id, 0)} for task_id, known in beat.tasks.items()}
+        for task_id in unfinished.keys() - tasks.keys():
+            tasks[task_id] = {**TaskStats().snapshot(), "open": unfinished[task_id]}
+        self.beats[worker] = dataclasses.replace(beat, tasks=tasks, unfinished=sum(unfinished.values()))
 
     def with_pages(self, pages: Mapping[int, UntrackedCounts]) -> RunNumbers:
         """Return these numbers with those on the pages of living workers. Any thread."""
@@ -84,10 +89,7 @@ class RunNumbers:
         seen.beats, counts = dict(self.beats), {worker: page.look() for worker, page in pages.items()}
         seen.losses = self.losses.with_counts(counts)
         for worker, page in pages.items():
-            seen.ended_with(worker, page.look_at_final(), counts[worker].done)
-            beat = seen.beats[worker]
-            unfinished = beat.unfinished - beat.pending + sum(page.look_at_open().values())
-            seen.beats[worker] = dataclasses.replace(beat, unfinished=max(0, unfinished))
+            seen.ended_with(worker, page.look_at_final(), counts[worker].done, page.look_at_open())
         return seen
 
     @staticmethod
@@ -102,8 +104,8 @@ class RunNumbers:
     def replaced(self, worker: int, pending: Mapping[int, int] | None = None) -> Counter[str]:
         """Keep the counters of a worker that died: a run's totals do not shrink.
 
-        ``pending``: its open trees by task, where they have outlived it. Returns, by spout, those that nobody sends
-        again: of a spout that hears of no failures.
+        ``pending``: the messages that each of its spouts had open, where they have outlived it. Returns, by spout,
+        those that nobody sends again: of a spout that hears of no failures.
         """
         beat = self.beats.pop(worker, None)
         self.lost.update(beat.lost if beat is not None else {})
@@ -132,10 +134,7 @@ class RunNumbers:
             elif self._plan.topology.component(task.component).kind == SPOUT:
                 # Rule: by the page where it has outlived the worker. What the last heartbeat told as open may be acked
                 # since, and a replacement that has nothing to send would owe it for good.
-                owed = known
-                if pending is not None:
-                    waits = snapshot["unreplayed"] if snapshot is not None and not self._answers(task.component) else 0
-                    owed = pending.get(task.task_id, 0) + waits
+                owed = known if pending is None else pending.get(task.task_id, 0)
                 if self._had_nothing(worker, task.component):
                     self._owed.settle(task.task_id)
                 self._owed.died(task.task_id, owed, snapshot["emitted"] if snapshot is not None else 0)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.faults
 FILE = """
 import os, time
 from pathlib import Path
-from streamlet import Bolt, ReliableSpout, Spout, Topology
+from streamlet import Backoff, Bolt, ReliableSpout, Spout, Topology
 
 NOTES = Path(__file__).parent
 
@@ -94,11 +94,26 @@ class Forgets(Spout):
     def caught_up(self):
         return self.n >= 600
 
+class Waits(Silent):
+    # Every tenth fails once, and waits long for its next try; nothing else is open when its worker dies.
+    max_fails = None
+    replay_backoff = Backoff(initial=1000.0, maximum=1000.0)
+    asked = 0
+    def next_tuple(self):
+        super().next_tuple()
+        self.asked += len(self.unacked_tuples) <= self.n // 10 == 60  # once the page of its worker is of now, too
+        if self.asked > 9 and not self.away:
+            os.kill(os.getpid(), 9)
+
 class Store(Bolt):
     def initialize(self, conf, context):
         self.file = open(NOTES / "stored", "a")
     def process(self, tup):
-        time.sleep(0.005)
+        if "SPOUT" == "Waits":
+            if tup.values[0] % 10 == 0:
+                raise ValueError("not yet")
+        else:
+            time.sleep(0.005)
         self.file.write(f"{tup.values[0]}\\n")
         self.file.flush()
 
@@ -179,6 +194,15 @@ def test_a_run_whose_time_is_over_before_a_dead_spouts_replacement_emits_fails_a
         ran(tmp_path, "Silent", watcher, Stop(), seconds=8.0)
     watcher.thread.join()
     assert caught.value.exit_status == 1
+
+
+def test_what_waited_for_its_next_try_when_its_spout_died_is_owed_like_an_open_tree(tmp_path: Path) -> None:
+    """No tree of it was open: the run said that everything was done, status 0, with 60 of 600 missing."""
+    with pytest.raises(TuplesLeft, match=r"what a dead worker had open came again: it left 60 open") as caught:
+        ran(tmp_path, "Waits", Watcher(), Stop(), seconds=4.0, **{"streamlet.worker.heartbeat.secs": 5.0})
+    assert caught.value.result is not None
+    numbers = caught.value.result.components["numbers"]
+    assert (numbers.open, numbers.owed) == (60, 60) and stored(tmp_path) == 540
 
 
 def test_a_durable_spout_that_had_nothing_open_owes_nothing_and_waits_for_nothing(tmp_path: Path) -> None:

@@ -47,11 +47,12 @@ class Ledgers:
         in_hand: InHand,
         causes: FailureCauses | None = None,
         final: Callable[[int, int, int, int], None] = lambda task_id, given_up, kept, lost: None,
+        unfinished: Callable[[int, int], None] = lambda task_id, messages: None,
     ) -> None:
         """Begin without spouts.
 
         ``final`` takes a spout's task, and how many messages it has given up, how many of these it keeps elsewhere, and
-        how many it has lost.
+        how many it has lost; ``unfinished``, how many are neither acked nor given up.
         """
         self.spouts: dict[int, SpoutTask] = {}
         self.retires = False
@@ -69,6 +70,7 @@ class Ledgers:
         self._outgoing = outgoing
         self._in_hand = in_hand
         self._final = final
+        self._unfinished = unfinished
         self._worker_of: Mapping[int, int] = {task.task_id: task.worker for task in plan.spout_tasks}
         owners = list(self._worker_of)
         self._sole_owner = owners[0] if len(owners) == 1 else None
@@ -146,6 +148,13 @@ class Ledgers:
         kept = self.guard(spout, "kept_count", spout.spout.kept_count)
         lost = spout.untracked_lost + self.guard(spout, "lost_count", spout.spout.lost_count)
         self._final(spout.task_id, self._given_up(spout), kept, lost)
+        self.note_unfinished(spout)
+
+    def note_unfinished(self, spout: SpoutTask) -> None:
+        """Note where it outlives this process what a spout has neither heard done nor given up."""
+        # Rule: also what has failed and waits for its next try. No tree of it is open, and when its worker died a run
+        # that ended before it came again said that everything was done.
+        self._unfinished(spout.task_id, self.guard(spout, "unfinished_count", spout.unfinished))
 
     def _given_up(self, spout: SpoutTask) -> int:
         """Count a spout's messages that nobody sends again."""
@@ -192,10 +201,6 @@ class Ledgers:
     def unfinished(self) -> int:
         """Count messages neither acked nor given up: open trees, failures to be replayed."""
         return sum(self.guard(spout, "unfinished_count", spout.unfinished) for spout in self.spouts.values())
-
-    def unfinished_as_noted(self) -> int:
-        """Count as ``unfinished`` does, as of the last look. Any thread."""
-        return sum(max(spout.stats.open, len(spout.pending)) for spout in list(self.spouts.values()))
 
     def note_open(self) -> None:
         """Update each spout's counters of open, given up, kept and lost messages."""

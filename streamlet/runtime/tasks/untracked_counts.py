@@ -85,8 +85,12 @@ class UntrackedCounts:
         given_up = Counter(_by_task(self.given_up)) + Counter(_by_task(self.refused))
         return FinalCounts(dict(given_up), _by_task(self.kept), _by_task(self.lost))
 
+    def note_open(self, task_id: int, messages: int) -> None:
+        """Note how many messages of a spout's task are neither acked nor given up."""
+        self.open[task_id - 1] = messages
+
     def look_at_open(self) -> dict[int, int]:
-        """Return the open trees of each spout's task, zeros left out."""
+        """Return the open messages of each spout's task, zeros left out. Any thread."""
         return _by_task(self.open)
 
 

@@ -153,6 +153,7 @@ class WorkerLoop:
             shared.in_hand,
             shared.causes,
             self.untracked.note_final,
+            self.untracked.note_open,
         )
         self.spouts = self.ledgers.spouts
         bolts = [task for task in shared.plan.bolt_tasks if task.worker == shared.worker]
@@ -709,7 +710,7 @@ class WorkerLoop:
                 if spout.has_complete and (spout.active or travels):
                     self.ledgers.guard(spout, "ack", spout.deliver_complete)
             finally:
-                self.untracked.open[spout.task_id - 1] = len(spout.pending)
+                self.ledgers.note_unfinished(spout)
                 if travels:
                     self._collect(self.tasks[spout.task_id])  # also what it emitted before it raised
         # Rule: the census begins when all links stand. A question to a worker without a link is lost, and a round that

@@ -361,6 +361,55 @@ def test_a_signal_calls_what_failed_open_or_given_up_and_never_both(
         assert "given up" not in out + err
 
 
+HANGS_WITH_RETRIES = """
+import time
+from streamlet import Backoff, Bolt, ReliableSpout, Topology
+
+class Many(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    max_fails = None
+    replay_backoff = Backoff(initial=1000.0, maximum=1000.0)
+    def next_tuple(self):
+        if self.n < 400:
+            self.n += 1
+            self.emit([self.n], self.n)
+
+class Hangs(Bolt):
+    def process(self, tup):
+        if tup.values[0] == 301:
+            print("it hangs", flush=True)
+            time.sleep(1000)
+        if tup.values[0] % 3 == 0:
+            self.fail(tup)
+        else:
+            print("done", tup.values[0], file=open("done", "a"))
+
+class Made(Topology):
+    config = {"topology.max.spout.pending": 150}
+    many = Many.spec()
+    hangs = Hangs.spec(inputs=[many])
+"""
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_a_kill_during_a_call_that_hangs_counts_what_waits_for_its_next_try(streamlet, backend: str) -> None:
+    """The last heartbeat was of before: 8 were said to be open where 81 were not done."""
+    process = streamlet.start("run", streamlet.write(HANGS_WITH_RETRIES), "--json", "--backend", backend, "--workers=1")
+    next(line for line in process.stderr if "it hangs" in line)
+    time.sleep(2 * SAME_S)
+    for _ in range(2):
+        process.send_signal(signal.SIGTERM)
+        time.sleep(2 * SAME_S)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    result = json.loads(out.splitlines()[-1])
+    (many,) = (row for row in result["components"] if row["name"] == "many")
+    done = len((streamlet.folder / "done").read_text().splitlines())
+    assert (process.returncode, done) == (143, 200), err
+    # All that were emitted: a hundred that failed, and what waits behind the call.
+    assert result["pending"] == many["open"] >= 100 and 300 < done + many["open"] <= 400
+
+
 CHAIN = """
 import time
 from streamlet import Bolt, Spout, Topology
