@@ -772,9 +772,10 @@ class BoltTask:
         """Raise EveryTupleFailed unless a tuple has succeeded."""
         failures = self.failures
         failures.at_limit = False
-        if not self.stats.acked:
+        if self.stats.acked == failures.acked:
+            name, acked = self.emitter.component, failures.acked
             by_itself, error, count = failures.by_itself, failures.last_error, failures.allowed
-            raise every_tuple_failed(self.emitter.component, self.task_id, count, error, by_itself, self._called)
+            raise every_tuple_failed(name, self.task_id, count, error, by_itself, self._called, acked)
 
     @property
     def _called(self) -> Callable[..., Any]:
@@ -932,7 +933,9 @@ class BoltTask:
     def _batch_raised(self, error: BaseException, batch: Batch) -> None:
         self.stats.errors += 1
         before = self.failures.count
-        if self.bolt.auto_fail:
+        if batch.state == ACKED:
+            self.failures.note_acked(len(batch))
+        elif self.bolt.auto_fail:
             self.fail_told(batch, error)
         else:
             self.failures.note(len(batch))
@@ -962,6 +965,8 @@ class BoltTask:
         elif tup.state == OPEN:
             self.failures.note(1)
             self.held.add(tup, self.clock.monotonic())
+        if tup.state == ACKED:
+            self.failures.note_acked(1)
         self.failures.blame(error, before)
         self.report(error, tup, self.bolt.process)
         self._end_run(error, self.bolt.process)

@@ -375,9 +375,10 @@ class Inbox:
     ``most_tuples`` and ``most_bytes`` are the marks of all tasks together. ``by_depth``: the worker's bolt tasks,
     deepest first.
 
-    Two orders. Usually runs are worked off as they came. When more is held than may be, or a bolt must wait because
-    those it emits to hold too much, the deepest bolt comes first: what it works off makes room, while a bolt before it
-    would only add. Every eighth turn goes to the run that has waited longest, so that a cycle starves nobody.
+    Two orders. Usually runs are worked off as they came. When more is held than may be, a bolt must wait because those
+    it emits to hold too much, or one is slow, the deepest bolt comes first: what it works off makes room and is done,
+    while a bolt before it would only add. Every eighth turn goes to the run that has waited longest, so that a cycle
+    starves nobody.
 
     Why no topology can lock. A bolt waits only for bolts that lie deeper than it (``Plan.depths``), never for one that
     its tuples go back to. So of all bolts that have something to do, the deepest waits for nobody: those after it hold
@@ -401,6 +402,8 @@ class Inbox:
         self._waiting = {task: BoltQueue() for task in by_depth}
         self._full: set[int] = set()
         self._above = False
+        self.slow: set[int] = set()
+        """Tasks whose calls take long, until all is worked off."""
         self._in_order: deque[Work] = deque()
         self._of_task: dict[int, deque[Work]] = {}
         """Work by task, while the deepest come first; ``_in_order`` is empty then."""
@@ -501,6 +504,20 @@ class Inbox:
         self.bytes -= done * work.row_bytes
         if work.left <= 0:
             (self._of_task[work.run.target] if self._of_task else self._in_order).popleft()
+        if self.slow and not self.tuples:
+            self.slow.clear()
+
+    def note_pace(self, task: int, slow: bool) -> None:
+        """Note whether a task's calls take long: while those of some do, the deepest come first."""
+        # Rule: what a slow bolt has done goes on before its next tuple. In order of arrival the sixty that wait for it
+        # came first: a bolt behind it got nothing for half a minute, and a drain left what was done.
+        if slow == (task in self.slow):
+            return
+        if slow:
+            self.slow.add(task)
+        else:
+            self.slow.discard(task)
+        self.order(self.waits)
 
     def recount(self) -> None:
         """Measure every row that waits.
@@ -542,7 +559,7 @@ class Inbox:
     def order(self, waits: Collection[int]) -> None:
         """Choose the order again: ``waits`` are the tasks that may not run now."""
         self.waits = waits
-        deepest_first = self._above or bool(waits)
+        deepest_first = self._above or bool(self.slow) or bool(waits)
         if deepest_first and not self._of_task:
             self._of_task = {task: deque() for task in self._by_depth}
             for work in self._in_order:

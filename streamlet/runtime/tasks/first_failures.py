@@ -10,13 +10,15 @@ class FirstFailures:
     # client that is set up wrong, whose errors the bolt catches. With retries such a run would take minutes to say so;
     # one success, and the errors are taken to be the tuples' own.
 
-    __slots__ = ("_raised", "allowed", "at_limit", "count", "last_error")
+    __slots__ = ("_raised", "acked", "allowed", "at_limit", "count", "last_error")
 
     def __init__(self, allowed: int) -> None:
         """Count from nought; ``allowed`` may come without a success, 0: any number."""
         self.allowed = allowed
         self.count = 0
         self._raised = 0
+        self.acked = 0
+        """Those that the bolt had acked before it raised."""
         self.at_limit = False
         """Whether the last that was allowed has come, and nobody has judged it yet."""
         self.last_error: BaseException | None = None
@@ -26,6 +28,13 @@ class FirstFailures:
         before, self.count = self.count, self.count + tuples
         if before < self.allowed <= self.count:
             self.at_limit = True
+
+    def note_acked(self, tuples: int) -> None:
+        """Note tuples that a bolt acked, and then raised on."""
+        # Rule: an ack before the work is no success. A typing error behind it fails every tuple as well, and a run
+        # whose every emit was refused ended well.
+        self.acked += tuples
+        self.note(tuples)
 
     def blame(self, error: BaseException, before: int) -> None:
         """Say what those behind the first ``before`` failed for."""

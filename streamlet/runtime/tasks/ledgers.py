@@ -151,7 +151,7 @@ class Ledgers:
         self.note_unfinished(spout)
 
     def note_unfinished(self, spout: SpoutTask) -> None:
-        """Note where it outlives this process what a spout has neither heard done nor given up."""
+        """Note a spout's unfinished messages where they outlive this process."""
         # Rule: also what has failed and waits for its next try. No tree of it is open, and when its worker died a run
         # that ended before it came again said that everything was done.
         self._unfinished(spout.task_id, self.guard(spout, "unfinished_count", spout.unfinished))

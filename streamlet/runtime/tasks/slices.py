@@ -22,7 +22,7 @@ class SliceSize:
     with the most that it wants.
     """
 
-    __slots__ = ("_batch_s", "_by_batch", "_usual", "batches", "careful_until", "most", "notes_each", "size")
+    __slots__ = ("_batch_s", "_by_batch", "_usual", "batches", "careful_until", "is_slow", "most", "notes_each", "size")
 
     def __init__(self, batch_size: int | None, longest_wait_s: float) -> None:
         """Take the ``batch_size`` of a bolt that takes batches, else None."""
@@ -30,6 +30,8 @@ class SliceSize:
         self._usual = self.most = SLICE if batch_size is None else batch_size
         """``most`` is the bound of ``size``: as usual, or 1 while one tuple may be deadly."""
         self.size = 1 if batch_size is None else batch_size
+        self.is_slow = False
+        """Whether the latest slice took too long though it had one tuple."""
         self.careful_until: float | None = None
         """The end of that time, by the monotonic clock."""
         self.notes_each = False
@@ -39,7 +41,8 @@ class SliceSize:
         """Seconds of the latest batch that took long."""
 
     def grow(self, now: float) -> None:
-        """Let the next slice be larger, as far as it may."""
+        """Let the next slice be larger, as far as it may: this one was quick."""
+        self.is_slow = False
         if self.size < self.most:
             self.size = min(2 * self.size, self.most)
         elif self.careful_until is not None and now >= self.careful_until:
@@ -61,6 +64,7 @@ class SliceSize:
         else:
             self.size = max(1, int(given * SLICE_S / max(SLICE_S, took_s)))
             self.notes_each = True
+            self.is_slow = given == 1
 
     def be_careful(self, until: float) -> None:
         """Let slices have one tuple until then: one has killed a worker."""

@@ -108,11 +108,18 @@ def could_not_close(
 
 
 def every_tuple_failed(
-    component: str, task_id: int, count: int, error: BaseException | None, by_itself: int, defined: Defined = None
+    component: str,
+    task_id: int,
+    count: int,
+    error: BaseException | None,
+    by_itself: int,
+    defined: Defined = None,
+    acked: int = 0,
 ) -> EveryTupleFailed:
     """Explain that a bolt's first ``count`` tuples all failed.
 
-    ``error``: the last one it raised, if any. ``by_itself``: how many tuples it failed without raising.
+    ``error``: the last one it raised, if any. ``by_itself``: how many tuples it failed without raising; ``acked``: how
+    many it had acked before it raised.
     """
     if error is None:
         what = f"failed each of its first {count:,} tuples by itself: it called self.fail, and raised nothing"
@@ -122,10 +129,11 @@ def every_tuple_failed(
             f"the last time it raised {type(error).__name__}" if by_itself else f"the last time {type(error).__name__}"
         )
         what = f"{how} of its first {count:,} tuples, {last}{_place(error, defined)}{_said(error, None, defined)}"
+    then = "None of them is acked: they are read again, but for those that a spout has given up by then or that are not"
+    then = f"By then it had acked {acked:,} before they failed: those are not read again." if acked else f"{then} tracked."
     told = EveryTupleFailed(
         f"{component} (task {task_id}) {what}. What fails every tuple is hardly the fault of the tuples, so the "
-        "topology stops. None of them is acked: they are read again, but for those that a spout has given up by then "
-        "or that are not tracked. Fix it, or set streamlet.first.failures.max to 0 to go on all the same."
+        f"topology stops. {then} Fix it, or set streamlet.first.failures.max to 0 to go on all the same."
     )
     told.__cause__ = error
     return told

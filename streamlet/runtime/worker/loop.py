@@ -634,6 +634,8 @@ class WorkerLoop:
             self._recount_if_grown(ended)
             if inbox.grown or self.back_pressure.rests_changed:
                 self.back_pressure.look()
+            if live.task.slices.is_slow or inbox.slow:
+                inbox.note_pace(work.run.target, live.task.slices.is_slow)
             # What leaves is not counted by the links before the turn ends, so too much of it ends the turn.
             if (work.left > 0 and not by_slices) or self.departures.are_many:
                 return

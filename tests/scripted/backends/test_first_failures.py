@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,34 @@ def test_a_run_whose_first_1000_tuples_the_bolt_fails_by_itself_ends_too(
 def test_one_success_or_the_setting_lets_the_run_go_on(tmp_path: Path, good: int, conf: dict[str, Any]) -> None:
     watcher = run(tmp_path, "inline", good, errors=2000, **conf)
     assert watcher.stop.asked, "it ended by itself"
+
+
+ACKS_FIRST = """
+from typo_{name} import Numbers
+from streamlet import Bolt, Topology
+
+class AcksFirst(Bolt):
+    outputs = ["n"]
+    auto_ack = False
+    def process(self, tup):
+        self.ack(tup)
+        self.emit([tup.values[0]])
+
+class Acks(Topology):
+    numbers = Numbers.spec()
+    acks = AcksFirst.spec(inputs=[numbers])
+"""
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_a_run_whose_first_1000_tuples_are_acked_and_then_all_fail_ends_too(tmp_path: Path, backend: str) -> None:
+    """An emit behind the ack is refused each time: nothing came through, and the run ended with status 0."""
+    (tmp_path / f"typo_{tmp_path.name}.py").write_text(FILE.replace("GOOD", "0"))
+    file = tmp_path / f"acks_{tmp_path.name}_{backend}.py"
+    file.write_text(ACKS_FIRST.format(name=tmp_path.name))
+    topology = load_topology(file, "Acks")
+    request = RunRequest(topology, resolve(topology.config, {}), file=file, attribute="Acks", workers=2, seconds=30.0)
+    runner: Any = InlineBackend() if backend == "inline" else ProcessesBackend()
+    with pytest.raises(Exception, match=r"raised on each of its first 1,000 tuples, the last time BadEmit") as caught:
+        runner.run(request, Watcher(), Stop())
+    assert re.search(r"had acked 1,0\d\d before they failed: those are not read again\.", str(caught.value))

@@ -361,6 +361,14 @@ def test_a_signal_calls_what_failed_open_or_given_up_and_never_both(
         assert "given up" not in out + err
 
 
+def test_when_the_time_is_over_who_failed_trees_that_wait_is_named_and_not_the_drain(streamlet) -> None:
+    """The drain had worked off everything, and its time was not over."""
+    done = streamlet("run", streamlet.write(FAILS_SOME.replace("WHO", "Hears")), "-t", "1.5")
+    said = done.stderr.splitlines()[-1]
+    assert done.returncode == 1 and "3 tuple trees of numbers had failed and not been sent again by then" in said
+    assert "bad failed 3 tuples by itself" in said and "drain" not in said
+
+
 HANGS_WITH_RETRIES = """
 import time
 from streamlet import Backoff, Bolt, ReliableSpout, Topology
@@ -440,6 +448,52 @@ class Made(Topology):
     first = First.spec(inputs=[many])
     slow = Slow.spec(inputs=[first])
 """
+
+
+SLOW_FIRST = """
+import time
+from streamlet import Bolt, Spout, Topology
+
+class Many(Spout):
+    outputs = ["n"]
+    left = 40
+    def next_tuple(self):
+        if self.left:
+            self.left -= 1
+            self.emit([self.left])
+
+class Slow(Bolt):
+    outputs = ["n"]
+    def process(self, tup):
+        time.sleep(0.1)
+        self.emit([tup.values[0]])
+        print("mid", flush=True)
+
+class Last(Bolt):
+    def process(self, tup):
+        print("end", flush=True)
+
+class Made(Topology):
+    many = Many.spec()
+    slow = Slow.spec(inputs=[many])
+    last = Last.spec(inputs=[slow])
+"""
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_what_a_slow_bolt_has_done_is_done_when_its_drain_is_cut(streamlet, backend: str) -> None:
+    """The bolt behind it in the same worker had got nothing: 37 results were left that stood ready."""
+    process = streamlet.start(
+        "run", streamlet.write(SLOW_FIRST), "--backend", backend, "--workers=1", "--drain-timeout=1", "--json"
+    )
+    for _ in range(5):
+        next(line for line in process.stderr if "mid" in line)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    result = json.loads(out.splitlines()[-1])
+    slow, last = ((row["acked"], row["executed"]) for row in result["components"][1:])
+    assert process.returncode == 1 and 5 <= slow[1] < 40, err
+    assert slow[1] - last[1] <= 2, result["components"]
 
 
 @pytest.mark.parametrize("backend", ["inline", "processes"])

@@ -31,3 +31,10 @@ def test_what_an_error_is_blamed_for_was_not_failed_by_the_bolt_itself() -> None
     failures.note(3)
     failures.blame(error, before=4)
     assert (failures.by_itself, failures.last_error) == (4, error)
+
+
+def test_what_was_acked_before_it_raised_counts_as_a_failure_and_is_known() -> None:
+    failures = FirstFailures(3)
+    failures.note(1)
+    failures.note_acked(2)
+    assert failures.at_limit and (failures.count, failures.acked) == (3, 2)

@@ -170,3 +170,29 @@ def test_a_task_that_waits_is_passed_over_and_keeps_its_order() -> None:
     inbox.order(())
     inbox.add(run(1, 1))
     assert inbox.ready and work_off(inbox) == [2, 2, 2, 2, 1]
+
+
+def test_what_a_slow_bolt_has_done_goes_on_before_its_next_tuple() -> None:
+    """In the order in which they came the sixty that waited for it were first, and a bolt behind it starved."""
+    inbox = Inbox([2, 1], 1000, 1 << 20)
+    inbox.add(run(1, 5))
+    order = []
+    while (work := inbox.next()) is not None:
+        before = work.left
+        work.left -= 1
+        inbox.ran(work, before)
+        order.append(work.run.target)
+        if work.run.target == 1:
+            inbox.add(run(2, 1))
+            inbox.note_pace(1, slow=True)
+    assert order == [1, 2] * 5
+    inbox.order(())
+    for task in (1, 2, 1):
+        inbox.add(run(task, 1))
+    assert work_off(inbox) == [1, 2, 1], "once it is worked off they come as before"
+    inbox.note_pace(1, slow=True)
+    for task in (1, 2, 1):
+        inbox.add(run(task, 1))
+    assert inbox.deepest_first
+    inbox.note_pace(1, slow=False)
+    assert work_off(inbox) == [1, 2, 1], "and as soon as it is quick"

@@ -26,7 +26,11 @@ def test_a_slow_slice_is_followed_by_as_many_as_fit_into_its_time_by_what_its_ow
     slices.was_slow(given=32, took_s=4 * SLICE_S, now=1.0)
     assert (slices.size, slices.notes_each) == (8, True)
     slices.was_slow(given=2, took_s=8 * SLICE_S, now=2.0)
-    assert slices.size == 1
+    assert slices.size == 1 and not slices.is_slow, "one of the two may have been quick"
+    slices.was_slow(given=1, took_s=8 * SLICE_S, now=3.0)
+    assert slices.size == 1 and slices.is_slow
+    slices.grow(4.0)
+    assert slices.size == 2 and not slices.is_slow
 
 
 def test_a_careful_time_has_slices_of_one_and_ends_by_itself() -> None:
