@@ -86,7 +86,7 @@ class UntrackedCounts:
         return FinalCounts(dict(given_up), _by_task(self.kept), _by_task(self.lost))
 
     def note_open(self, task_id: int, messages: int) -> None:
-        """Note how many messages of a task are neither acked nor given up."""
+        """Note how many messages of a task are unfinished."""
         self.open[task_id - 1] = messages
 
     def look_at_open(self) -> dict[int, int]:
