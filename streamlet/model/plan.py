@@ -113,12 +113,16 @@ class Plan:
         return frozenset(other.task_id for other in self.tasks if other.component in ahead)
 
     def ticking(self, conf: Mapping[str, Any]) -> list[list[str]]:
-        """Return the bolts that get ticks, by depth: each list feeds only later ones, loops left out."""
+        """Return the bolts that get ticks or have a timer, by depth.
+
+        Each list feeds only later ones, loops left out.
+        """
         depths = self.depths()
         found: dict[int, list[str]] = {}
         for component in self.topology.components:
             own = {**conf, **component.config}.get(TICK_PERIOD)
-            if component.kind == BOLT and own not in (None, ""):
+            timed = getattr(component.cls, "timer_interval_s", None) is not None
+            if component.kind == BOLT and (timed or own not in (None, "")):
                 found.setdefault(depths[component.name], []).append(component.name)
         return [found[depth] for depth in sorted(found)]
 

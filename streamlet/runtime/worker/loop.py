@@ -351,16 +351,17 @@ class WorkerLoop:
         return max(1, len(self._ticking))
 
     def be_quiet(self, step: int) -> None:
-        """Give the bolts of one depth their last tick: every queue of the run was empty.
+        """Give the bolts of one depth their last tick and timer: every queue of the run was empty.
 
         Steps count from 1 and go down the topology; what a tick emits is worked off between two of them.
         """
         # What a bolt keeps until its next tick is in no queue and, acked, in no tree.
         for live in self.tasks.values():
             if step <= len(self._ticking) and live.plan.component in self._ticking[step - 1]:
-                with self._keeping_failure():
-                    self.tick(live, live.conf[TICK_PERIOD], early=True)
-                self._collect(live)  # also what it emitted before it raised
+                for last in (self._on_timer, self._tick_early):
+                    with self._keeping_failure():
+                        last(live)
+                    self._collect(live)  # also what it emitted before it raised
         self.quiet = step
         if step == self.quiet_steps:
             self._refuse_calls(BoltTask, "after everything had been worked off and the run closes. It was not taken.")
@@ -383,7 +384,7 @@ class WorkerLoop:
         """Give bolts their tick early, unless they have had their last."""
         for live in self.tasks.values():
             if live.plan.component in chain.from_iterable(self._ticking):
-                self.tick(live, live.conf[TICK_PERIOD], early=True)
+                self._tick_early(live)
 
     @property
     def idle(self) -> bool:
@@ -866,9 +867,18 @@ class WorkerLoop:
             live.task.note_held()
             self._collect(live)
 
+    def _tick_early(self, live: LiveTask) -> None:
+        """Give a bolt its tick before its time, if it gets ticks."""
+        period_s = live.conf[TICK_PERIOD]
+        if period_s is not None:
+            self.tick(live, period_s, early=True)
+
     def _on_timer(self, live: LiveTask) -> None:
         assert isinstance(live.task, BoltTask)
         assert isinstance(live.component, Bolt)
+        # Rule: no timer of a bolt behind its last one, as with ticks. What it emits would reach workers that close.
+        if live.component.timer_interval_s is None or live.plan.component in chain(*self._ticking[: self.quiet]):
+            return
         now = self.clock.monotonic()
         self.shared.in_hand.note_call(live.plan.task_id, "on_timer", now, live.task.held.given)
         live.task.call(live.component.on_timer)

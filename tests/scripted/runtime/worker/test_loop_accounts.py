@@ -331,3 +331,52 @@ def test_what_a_spout_keeps_elsewhere_is_on_the_page_beside_what_it_has_given_up
     one.turns(6)
     final = one.loop.untracked.look_at_final()
     assert final.given_up == final.kept == {1: 2} and final.lost == {}
+
+
+class Upkeep(Bolt):
+    """Emits at each call of its timer how many there were."""
+
+    outputs = ["n"]
+    timer_interval_s = 0.1
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.seen: list[int] = []
+
+    def process(self, tup: Tuple) -> None:
+        self.seen.append(tup.values[0])
+
+    def on_timer(self) -> None:
+        self.calls += 1
+        self.emit([self.calls])
+
+
+class UpkeepChain(Topology):
+    source = Source.spec()
+    first = Upkeep.spec(inputs=[source])
+    second = Upkeep.spec(inputs=[first])
+    sink = Collects.spec(inputs=[second])
+
+
+def test_a_bolt_has_its_last_timer_before_those_behind_it_and_none_when_the_run_closes() -> None:
+    """A tuple of a timer reached workers that closed: one was left, with status 1, and all had been done."""
+    clock = ManualClock()
+    loop = WorkerLoop(made_context(UpkeepChain.__topology__, 1, 0, {}, clock=clock), NoLinks())
+    loop.initialize()
+    loop.activate()
+    first, second, sink = (loop.tasks[task].component for task in (2, 3, 4))
+    clock.advance(0.1)
+    loop.turn()
+    assert isinstance(first, Upkeep) and isinstance(second, Upkeep) and isinstance(sink, Collects)
+    assert (first.calls, second.calls, loop.quiet_steps) == (1, 1, 2)
+    loop.be_quiet(1)
+    clock.advance(0.1)
+    loop.turn()
+    assert (first.calls, second.calls) == (2, 2), "a last one of the first; the second goes on"
+    loop.be_quiet(2)
+    for _ in range(3):
+        clock.advance(0.1)
+        loop.turn()
+    assert (first.calls, second.calls) == (2, 3)
+    assert (second.seen, sink.seen) == ([1, 2], [1, 2, 3]) and loop.left_over(settled=True, ticks=True) == {}
+    loop.close(clean=True)
