@@ -283,7 +283,8 @@ SETTINGS: dict[str, Setting] = {
             "streamlet.task.hang.action",
             _one_of("tell", "replace"),
             "tell",
-            "then: tell, or replace its worker too (end it in a drain); the tuple at work counts as one that killed it",
+            "then: tell, or replace its worker too (end it in a drain), but not in `initialize`; the tuple at work "
+            "counts as one that killed it",
         ),
         Setting(
             "streamlet.tuple.crashes.max",
