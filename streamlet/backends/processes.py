@@ -50,7 +50,7 @@ class ProcessesBackend:
         if request.file is None:
             raise BadInput("Worker processes import the topology from its file; a topology without one runs inline.")
         coordinator = RunCoordinator(request, observer, stop, self._debug)
-        launcher = ProcessLauncher(quiet=request.quiet_stdout)
+        launcher = ProcessLauncher(request.quiet_stdout, request.conf["topology.environment"] or {})
         stop.look = coordinator.look
         stop.on_kill(launcher.kill_all)
         stop.on_kill(lambda: shutil.rmtree(coordinator.directory, ignore_errors=True))
@@ -66,8 +66,10 @@ class ProcessLauncher:
 
     local, listen_host = True, ""
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, variables: Mapping[str, str] | None = None) -> None:
+        """Take ``quiet``, prints go to standard error, and the ``variables`` of workers."""
         self._quiet = quiet
+        self._environment = _environment(variables or {})
         self._processes: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}
         self._latest: dict[int, subprocess.Popen[bytes]] = {}
         """The latest process of each worker, also of one that has ended."""
@@ -93,7 +95,7 @@ class ProcessLauncher:
             undo.callback(ours.close)
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "streamlet.runtime.worker.worker", str(theirs.fileno())],
-                env=_environment(),
+                env=self._environment,
                 pass_fds=[theirs.fileno()],
                 # A component that reads finds an empty input. Reading from the terminal would stop its worker by
                 # SIGTTIN, since its group is in the background.
@@ -205,11 +207,14 @@ def _wait_for(processes: list[subprocess.Popen[bytes]], seconds: float) -> list[
     return left
 
 
-def _environment() -> dict[str, str]:
-    """Let a worker find streamlet where this process did."""
-    # By name, since `-P` keeps the working directory off the worker's sys.path.
-    own = str(Path(__file__).parents[2])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([own, *filter(None, [os.environ.get("PYTHONPATH")])])}
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return a worker's environment: it finds streamlet where we did."""
+    # Rule: a worker has a topology's variables from its first moment, as in Storm. The interpreter, the C library and
+    # the loader read some once, at the start: TZ, PYTHONPATH, LD_LIBRARY_PATH, PYTHONHASHSEED.
+    # Of paths by name, since `-P` keeps the working directory off the worker's sys.path. Ours comes first, whatever
+    # streamlet the others hold; those of this process stay, for it has imported the topology with them.
+    paths = [str(Path(__file__).parents[2]), variables.get("PYTHONPATH"), os.environ.get("PYTHONPATH")]
+    return {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def _exit_text(returncode: int) -> str:

@@ -61,6 +61,9 @@ def _boolean(value: Any) -> bool:
 def _texts(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(text, str) for pair in value.items() for text in pair):
         raise ValueError("a mapping of names to texts is wanted, in the topology's config")
+    # As the system takes them: the start of a worker would be refused, each time.
+    if any(not name or "=" in name or "\0" in name + text for name, text in value.items()):
+        raise ValueError("a mapping of names to texts is wanted: no name is empty or has =, and nothing has a zero")
     return dict(value)
 
 
@@ -176,8 +179,9 @@ SETTINGS: dict[str, Setting] = {
             "topology.environment",
             _optional(_texts),
             None,
-            "environment variables of workers, set before they import the topology; inline they are set after the "
-            "import, for the run alone, and by `apply` for each task",
+            "environment variables of worker processes, from their start; inline they are set after the import, for "
+            "the run alone, on Spark in a slot before the import, and by `apply` for each task: there TZ has effect, "
+            "and what else a process reads at its start does not (PYTHONPATH, LD_LIBRARY_PATH, PYTHONHASHSEED)",
         ),
         Setting(
             "streamlet.shared",

@@ -210,7 +210,7 @@ def test_pystorms_settings_are_refused() -> None:
     assert "'pystorm.log.path'" in problem.message and "migrating-from-streamparse" in problem.remedy
 
 
-@pytest.mark.parametrize("value", [{"A": 1}, ["A"], "A=1", {1: "A"}])
+@pytest.mark.parametrize("value", [{"A": 1}, ["A"], "A=1", {1: "A"}, {"": "A"}, {"A=B": "C"}, {"A": "\0"}, {"A\0": ""}])
 def test_the_environment_is_a_mapping_of_texts(value: Any) -> None:
     problem = only(problems(lines=Lines.spec(), config={"topology.environment": value}))
     assert "mapping of names to texts" in problem.message
