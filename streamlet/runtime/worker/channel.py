@@ -52,6 +52,8 @@ class ControlChannel:
         """The rest of a frame whose beginning has left."""
         self._lock = threading.Lock()
         self._broken = ""
+        self.ended = False
+        """Whether the other end was found to be gone."""
         self._silence = Silence(time.monotonic())
 
     @classmethod
@@ -107,7 +109,7 @@ class ControlChannel:
         except BlockingIOError:
             return
         except OSError as error:
-            self._broken = str(error)
+            self._broken, self.ended = str(error), True
             raise ChannelClosed(self._broken) from None
 
     def _next_frame(self) -> bool:
@@ -152,8 +154,10 @@ class ControlChannel:
         except BlockingIOError:
             return None
         except OSError as error:
+            self.ended = True
             raise ChannelClosed(str(error)) from None
         if not data:
+            self.ended = True
             raise ChannelClosed("closed by the other end")
         try:
             messages = [unpack(payload) for payload in self._reader.feed(data)]

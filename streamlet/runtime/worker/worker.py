@@ -60,7 +60,7 @@ from streamlet.runtime.worker.log_lines import Place, at_work, line_now, logs_sh
 from streamlet.runtime.worker.loop import DRAINING, WorkerLoop
 from streamlet.runtime.worker.messages import Raw, WorkerPlan, from_coordinator
 from streamlet.runtime.worker.page_file import map_page
-from streamlet.runtime.worker.parents_end import end_after_parent
+from streamlet.runtime.worker.parents_end import GONE_S, end_after_parent, end_group_after, end_with_group, is_gone
 from streamlet.runtime.worker.printed_lines import prints_told
 from streamlet.runtime.worker.printed_output import finish_printing, print_without_waiting
 from streamlet.runtime.worker.standstill import gap_of
@@ -85,9 +85,6 @@ GAP_S = 2.0
 
 LAST_PRINTS_S = 0.3
 """Seconds that what functions of `atexit` print may take."""
-
-PARENT_ENDS_S = 1.0
-"""Seconds between the end of a killed coordinator's channels and its own."""
 
 BEAT_AFTER_S = 0.1
 """Seconds between the loop's look at its numbers, at multiples of the period, and the heartbeat."""
@@ -697,19 +694,13 @@ class Worker:
         """End without the coordinator: unclean, soon, even if user code never returns."""
         # A coordinator that was killed cannot remove the folder of the run: its workers do. But one that hangs up and
         # lives has replaced this worker, and the others have what they need there.
-        if self.plan.folder and self._left_by_parent():
+        if self.plan.folder and is_gone(self._parent):
             shutil.rmtree(self.plan.folder, ignore_errors=True)
         self.loop.post(lambda: self._stop(False))
         if not self.over.wait(ORPHAN_S):
-            os._exit(1)
-
-    def _left_by_parent(self) -> bool:
-        """Tell whether the process that started this one is gone; wait for that for a second."""
-        # A dying process closes its channels before its children get another parent.
-        deadline = time.monotonic() + PARENT_ENDS_S
-        while os.getppid() == self._parent and time.monotonic() < deadline:
-            time.sleep(0.01)
-        return os.getppid() != self._parent
+            if self._over_network:  # a slot of Spark, which has no group of its own
+                os._exit(1)
+            end_with_group(1)
 
     def tell(self, level: str, text: str, component: str = "", task: int = 0) -> None:
         """Show a line to the person who watches the run. Any thread."""
@@ -812,6 +803,7 @@ def _leave_signals_to_coordinator() -> None:
 
 def main() -> None:
     """Run as ``python -m streamlet.runtime.worker.worker FD``, FD being the control channel."""
+    parent = os.getppid()
     end_after_parent()
     _leave_signals_to_coordinator()
     print_without_waiting()
@@ -822,6 +814,8 @@ def main() -> None:
     # As the interpreter does where a program ends by itself: a pool's calls are made.
     status = serve(channel, at_end=finish_printing, finish_pools=lambda: finish_pools(STILL_S, MOST_S))
     channel.close()
+    # Rule: without a coordinator the exit is bounded here. Who waits there for the processes of a pool waits for ever.
+    end_group_after(parent, ORPHAN_S)
     # What libraries and the user's modules left to be done at exit. Not by returning: the interpreter would then wait
     # for all threads of libraries. The coordinator ends a worker that takes too long.
     atexit._run_exitfuncs()
@@ -832,6 +826,8 @@ def main() -> None:
         status = status or 1
         print(f"Not everything could be written to a file that was left open, {failed}", file=sys.__stderr__)
     finish_printing(LAST_PRINTS_S)
+    if is_gone(parent, GONE_S if channel.ended else 0.0):
+        end_with_group(status)
     os._exit(status)
 
 
