@@ -114,7 +114,7 @@ class LogFile:
     def keep(self, line: LogLine, recorded: bool = False) -> None:
         """Write a line soon, or count it. Any thread."""
         if not (self._refused or self._ended):
-            self._writer.give(lambda: self._keep(line), line_bytes=line.size)
+            self._writer.give(lambda: self._keep(line), line_bytes=line.size, lines=line.lines)
 
     def write_due(self) -> None:
         """Write repeats whose time has come; tell of a write that hangs."""
@@ -168,17 +168,18 @@ class LogFile:
         self._write([*self._folded(self._repeats.flush()), *lines])
 
     def _left_out(self, count: int) -> None:
-        self._write([_about(f"{count:,} lines were left out here: the log file did not take them in time.")])
+        text = f"{count:,} lines were left out here: the log file did not take them in time."
+        self._write([_about(text)._replace(left_out=count)])
 
     def _write(self, lines: list[LogLine]) -> None:
         if not lines and not self._missing:
             return
         told = [_about(f"Missing here: {_lines(self._missing)}. {self._why}.")] if self._missing else []
-        self._in_hand = len(lines)
+        self._in_hand = count = sum(line.lines for line in lines)
         try:
             self._append([*told, *lines])
         except OSError as error:  # a full disk must not end a run that works
-            self._missing += len(lines)
+            self._missing += count
             self._failed(error)
         else:
             self._missing = 0

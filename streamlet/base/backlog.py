@@ -19,8 +19,8 @@ class Backlog(Generic[T]):
     """Items for one reader, in their order. One thread at a time."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Hashable, tuple[T, int]] = {}
-        """Name -> the item, and its bytes if it is a line."""
+        self._waiting: dict[Hashable, tuple[T, int, int]] = {}
+        """Name -> the item; of a line its bytes, and how many lines it stands for."""
         self._line_bytes = 0
         self._number = 0
         self._left_out = 0
@@ -31,30 +31,30 @@ class Backlog(Generic[T]):
     @property
     def lines(self) -> int:
         """How many lines wait or were left out."""
-        return self._left_out + sum(line_bytes > 0 for _, line_bytes in self._waiting.values())
+        return self._left_out + sum(lines for _, line_bytes, lines in self._waiting.values() if line_bytes)
 
-    def put(self, item: T, replaces: Hashable = None, line_bytes: int = 0) -> None:
+    def put(self, item: T, replaces: Hashable = None, line_bytes: int = 0, lines: int = 1) -> None:
         """Add an item at the end.
 
         ``replaces`` is a name: an item of the same name that still waits is dropped. ``line_bytes`` is the size of a
-        log line, which may find no room.
+        log line, which may find no room; it is left out as so many ``lines``.
         """
         if line_bytes:
             # The first lines stay, not the last: where something goes wrong, the cause comes before its consequences.
             if self._left_out or self._line_bytes + line_bytes > LINE_BYTES:
-                self._left_out += 1
+                self._left_out += lines
                 return
             self._line_bytes += line_bytes
         self._number += 1
         name = self._number if replaces is None else replaces
         self._waiting.pop(name, None)
-        self._waiting[name] = item, line_bytes
+        self._waiting[name] = item, line_bytes, lines
 
     def take(self) -> T | None:
         """Return the next item; None without one."""
         if not self._waiting:
             return None
-        item, line_bytes = self._waiting.pop(next(iter(self._waiting)))
+        item, line_bytes, _ = self._waiting.pop(next(iter(self._waiting)))
         self._line_bytes -= line_bytes
         return item
 

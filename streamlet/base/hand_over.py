@@ -36,7 +36,7 @@ class HandOver:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def give(self, act: Act, replaces: Hashable = None, line_bytes: int = 0) -> None:
+    def give(self, act: Act, replaces: Hashable = None, line_bytes: int = 0, lines: int = 1) -> None:
         """Have a call made soon. Any thread. See ``Backlog.put``."""
         with self._lock:
             if self._ends:
@@ -46,7 +46,7 @@ class HandOver:
             if is_news and (count := self._backlog.take_left_out(now=True)):
                 self._untold += count
                 self._backlog.put(lambda: self._tell(count))
-            self._backlog.put(act, replaces, line_bytes)
+            self._backlog.put(act, replaces, line_bytes, lines)
         # One token wakes the thread for everything that stands there by then.
         if self._given.empty():
             self._given.put(None)

@@ -50,11 +50,19 @@ class LogLine(NamedTuple):
     """A program wrote it to a standard stream, where it stands already."""
     repeated: int = 0
     """How many lines like an earlier one this one stands for."""
+    left_out: int = 0
+    """How many lines are missing in its place, if it is a notice of that."""
 
     @property
     def size(self) -> int:
         """Return about how many bytes the line takes."""
         return len(self.text) + len(self.trace) + 100
+
+    @property
+    def lines(self) -> int:
+        """Return how many lines are missing where this one is dropped."""
+        # Rule: a notice of missing lines that is dropped counts as those lines. As one line it hid thousands.
+        return self.left_out or 1
 
 
 def as_text(line: LogLine) -> str:
@@ -106,6 +114,8 @@ def _moment(time_s: float) -> str:
 
 def kind_of(line: LogLine) -> Hashable:
     """Return the logger, component, level and text, which repeats have in common."""
+    if line.left_out:  # two of these with one number are other lines each
+        return object()
     return line.origin.logger, line.origin.component, line.level, line.text
 
 

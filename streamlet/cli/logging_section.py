@@ -82,7 +82,7 @@ class LoggingSection:
     def keep(self, line: LogLine, recorded: bool = False) -> None:
         """Log a line again, unless a record of this process said it. Any thread."""
         if not recorded and not self._refused:
-            self._calls.give(lambda: self._keep(line), line_bytes=line.size)
+            self._calls.give(lambda: self._keep(line), line_bytes=line.size, lines=line.lines)
 
     def write_due(self) -> None:
         """Log repeats whose time has come; tell of a handler that hangs."""

@@ -90,11 +90,11 @@ class ViewThread:
 
     def on_event(self, line: LogLine) -> None:
         """Show a line, or count it."""
-        self._give(self._stream_of(line, event=True), lambda: self._view.on_event(line), line_bytes=line.size)
+        self._give(self._stream_of(line, event=True), lambda: self._view.on_event(line), line=line)
 
     def log(self, line: LogLine) -> None:
         """Show a log line, or count it. Any thread."""
-        self._give(self._stream_of(line), lambda: self._view.log(line), line_bytes=line.size)
+        self._give(self._stream_of(line), lambda: self._view.log(line), line=line)
 
     def notice(self, text: str) -> None:
         """Show a line soon. Any thread."""
@@ -130,10 +130,11 @@ class ViewThread:
         return self._errors if apart and self._view.on_errors(line, event) else self._out
 
     def _give(
-        self, stream: HandOver, show: Callable[[], None], replaces: str | None = None, line_bytes: int = 0
+        self, stream: HandOver, show: Callable[[], None], replaces: str | None = None, line: LogLine | None = None
     ) -> None:
         # Asked when its turn comes: the deaths of the workers that a kill ends would stand behind its last line.
-        stream.give(lambda: None if self._killed() else show(), replaces, line_bytes)
+        line_bytes, lines = (0, 1) if line is None else (line.size, line.lines)
+        stream.give(lambda: None if self._killed() else show(), replaces, line_bytes, lines)
 
     def _wait(self) -> None:
         """Wait for both streams, and tell one what the other lacks."""

@@ -116,7 +116,7 @@ class ControlChannel:
         packed = self._unsent.take()
         if packed is None and (left_out := self._unsent.take_left_out()):
             text = f"{left_out:,} log lines were left out here: the coordinator did not read in time."
-            packed = pack(encode(Event("warning", text, time.time())))
+            packed = pack(encode(Event("warning", text, time.time(), left_out=left_out)))
         if packed is not None:
             self._frame = memoryview(self._writer.frame(packed))
         return packed is not None

@@ -361,6 +361,8 @@ class Event:
     """A traceback, beside the text."""
     printed: Flag = False
     """It stands on a standard stream of the worker already."""
+    left_out: Natural = 0
+    """How many lines are missing in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,13 +474,13 @@ def encode(message: Message) -> Raw:
 def event_of(line: LogLine) -> Event:
     """Return the message of a line; its reader knows worker and epoch."""
     logger, component, task, _, _ = line.origin
-    return Event(line.level, line.text, line.time_s, logger, component, task, line.trace, line.printed)
+    return Event(line.level, line.text, line.time_s, logger, component, task, line.trace, line.printed, line.left_out)
 
 
 def line_of_event(event: Event, worker: int, epoch: int) -> LogLine:
     """Return the line of a worker's message."""
     origin = Origin(event.logger, event.component, event.task, worker, epoch)
-    return LogLine(event.level, event.text, event.time_s, origin, event.trace, event.printed)
+    return LogLine(event.level, event.text, event.time_s, origin, event.trace, event.printed, left_out=event.left_out)
 
 
 def from_coordinator(raw: Raw) -> FromCoordinator:

@@ -13,6 +13,7 @@ import pytest
 from streamlet.backends import log_file
 from streamlet.backends.log_file import LogFile, LogUnavailable
 from streamlet.base.log_line import LogLine
+from streamlet.runtime.worker.messages import Event, line_of_event
 from tests.patience import PATIENCE_S
 
 
@@ -28,16 +29,38 @@ def made(path: Path, repeats_s: float = 0.0) -> LogFile:
     return LogFile(path, "text", 0, 0, repeats_s)
 
 
+def begun_where_the_folder_goes(folder: Path, before: Path) -> LogFile:
+    """A log whose folder is gone when its first line is written; it stands for a full disk."""
+    folder.mkdir()
+    log = made(folder / "run.log")
+    log.begin(line("first"))
+    (folder / "run.log").rename(before)
+    folder.rmdir()
+    return log
+
+
+def begun_where_writes_hang(path: Path) -> tuple[LogFile, threading.Event]:
+    """A log with its first line, 100 long ones that wait, and what lets them be written."""
+    log = made(path)
+    log.begin(line("first"))
+    may_go_on, append = threading.Event(), log._file.append
+
+    def hang(lines: bytes) -> None:
+        may_go_on.wait()
+        append(lines)
+
+    log._file.append = hang  # type: ignore[method-assign]
+    for number in range(100):
+        log.keep(line(f"{number} " + 100_000 * "x"))
+    return log, may_go_on
+
+
 def test_lines_that_a_full_disk_cost_are_counted_where_they_are_missing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A folder that is gone for a while stands for the disk."""
     folder = tmp_path / "logs"
-    folder.mkdir()
-    log = made(folder / "run.log")
-    log.begin(line("first"))
-    (folder / "run.log").rename(tmp_path / "before")
-    folder.rmdir()
+    log = begun_where_the_folder_goes(folder, tmp_path / "before")
     for number in range(3):
         log.keep(line(f"lost {number}"))
     assert log._answered()
@@ -98,17 +121,7 @@ def test_what_finds_no_room_while_a_write_hangs_is_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_file, "ANSWER_S", 0.2)
-    log = made(tmp_path / "run.log")
-    log.begin(line("first"))
-    may_go_on, append = threading.Event(), log._file.append
-
-    def hang(lines: bytes) -> None:
-        may_go_on.wait()
-        append(lines)
-
-    log._file.append = hang  # type: ignore[method-assign]
-    for number in range(100):
-        log.keep(line(f"{number} " + 100_000 * "x"))
+    log, may_go_on = begun_where_writes_hang(tmp_path / "run.log")
     time.sleep(0.3)
     log.write_due()
     assert "lacks lines: its disk, or the reader of its pipe, has not answered" in caplog.text
@@ -145,6 +158,48 @@ def test_how_many_lines_a_file_that_hangs_to_the_end_may_lack_is_told(
     assert caplog.records[-1].getMessage() == (
         f"The log file {tmp_path / 'run.log'} may lack 102 lines: its disk, or the reader of its pipe, does not answer."
     )
+
+
+def notice(count: int) -> LogLine:
+    """A worker's, as it comes to the coordinator."""
+    text = f"{count} log lines were left out here: the coordinator did not read in time."
+    return line_of_event(Event("warning", text, time.time(), left_out=count), 1, 1)
+
+
+def test_a_notice_of_missing_lines_that_finds_no_room_counts_them_all(tmp_path: Path) -> None:
+    """Dropped, it was one line: of 100,078 missing lines the file told of 52,055."""
+    log, may_go_on = begun_where_writes_hang(tmp_path / "run.log")
+    for _ in range(3):
+        log.keep(notice(48_026))
+    assert log._unwritten() == 100 + 3 * 48_026
+    may_go_on.set()
+    assert log._writer.finish(lambda done: done.wait(PATIENCE_S))
+    said = texts(tmp_path / "run.log")
+    left_out = 102 - len(said) + 3 * 48_026
+    assert said[-1] == f"{left_out:,} lines were left out here: the log file did not take them in time."
+
+
+def test_a_notice_of_missing_lines_that_a_full_disk_refuses_counts_them_all(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    log = begun_where_the_folder_goes(folder, tmp_path / "before")
+    log.keep(notice(48_026))
+    log.keep(line("lost"))
+    assert log._answered()
+    folder.mkdir()
+    log.end([line("last")])
+    assert texts(folder / "run.log") == ["Missing here: 48,027 lines. No such file or directory.", "last"]
+
+
+def test_two_like_notices_of_missing_lines_are_no_repeats(tmp_path: Path) -> None:
+    """Who adds the numbers up would miss the second one."""
+    log = made(tmp_path / "run.log", 60.0)
+    log.begin(line("first"))
+    for _ in range(2):
+        log.keep(notice(7))
+    log.end([line("last")])
+    assert texts(tmp_path / "run.log").count("first") == 1
+    said = (tmp_path / "run.log").read_text()
+    assert said.count("7 log lines were left out here") == 2 and "repeated" not in said
 
 
 def test_the_last_words_are_written_on_the_thread_that_says_them(tmp_path: Path) -> None:

@@ -122,6 +122,21 @@ def test_what_standard_output_lacks_is_told_on_standard_error(
     view.may.set()
 
 
+def test_a_notice_of_missing_lines_that_standard_output_has_no_room_for_counts_them_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    view = HalfStanding()
+    shown = ViewThread(LastingView(view, lambda: None), lambda: True, apart=True)  # type: ignore[arg-type]
+    shown.on_status(RunStatus("running", 1.0))
+    for _ in range(3):
+        shown.on_event(LogLine("info", "x" * (LINE_BYTES // 2 - 100), 0.0))
+    shown.on_event(LogLine("warning", "48,026 log lines were left out here", 0.0, left_out=48_026))
+    view.may.set()
+    shown.finish(RESULT)
+    shown.close()
+    assert "Standard output lacks 48,027 lines: nobody read it in time." in capsys.readouterr().err
+
+
 def test_a_run_that_is_over_tells_on_standard_error_that_it_waits_for_a_reader(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -89,6 +89,7 @@ def test_lines_that_were_left_out_are_told_behind_those_that_were_not(
     assert (
         count > 0 and got[-1]["text"] == f"{count} log lines were left out here: the coordinator did not read in time."
     )
+    assert got[-1]["left_out"] == count, "who drops this notice has lost so many lines"
 
 
 def test_messages_of_many_threads_come_each_threads_in_its_order(narrow: tuple[ControlChannel, ControlChannel]) -> None:

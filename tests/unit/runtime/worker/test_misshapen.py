@@ -51,6 +51,7 @@ GOOD: list[dict[str, Any]] = [
         "task": 2,
         "trace": "",
         "printed": False,
+        "left_out": 0,
     },
     {"t": "complaint", "text": "it raised"},
     {"t": "link_lost", "worker": 1, "epoch": 1, "version": 2, "why": "the peer closed it"},
