@@ -126,6 +126,12 @@ class Interrupts:
         self._over: int | None = None
         """The exit status of a run that has come to its end, and is only shown yet."""
         self._last_words = ""
+        self._hung_up = threading.Event()
+
+    def has_hung_up(self) -> bool:
+        """Tell whether SIGHUP came, or comes in a moment."""
+        # A write to a terminal that is closed may fail before the signal is there.
+        return self._hung_up.wait(SAME_S)
 
     def end(self, exit_status: int, last_words: str) -> None:
         """Note the end of the run; ``last_words`` are said if a signal cuts its output."""
@@ -148,9 +154,12 @@ class Interrupts:
 
     def came(self, number: int, at_s: float) -> None:
         """Drain, or kill if it is not the first. On the thread of ``signals_to``."""
-        if self.exit_status is None:
-            self.exit_status = 128 + number
-            self._first_s = at_s
+        first = self.exit_status is None
+        if first:
+            self.exit_status, self._first_s = 128 + number, at_s
+        if number == signal.SIGHUP:
+            self._hung_up.set()
+        if first:
             self._stop.ask()
             self._notice(self._draining() if self._over is None else OVER)
             return

@@ -6,6 +6,7 @@ is drained first.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
 import os
@@ -44,7 +45,9 @@ class OutputFailed(StreamletError):
     A reader that went away is a BrokenPipeError instead.
     """
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, number: int | None = None) -> None:
+        """Take the words of the system, and its number for them."""
+        self.terminal_gone = number == errno.EIO  # or a disk that is broken
         super().__init__(
             f"Standard output cannot be written: {why}. What came after that is not shown; make room where it goes, or "
             "send it elsewhere, and run the command again."
@@ -73,7 +76,7 @@ class _Descriptor(io.FileIO):
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise OutputFailed(error.strerror or str(error)) from error
+            raise OutputFailed(error.strerror or str(error), error.errno) from error
 
 
 def open_standard_streams() -> None:

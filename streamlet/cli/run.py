@@ -23,7 +23,7 @@ from streamlet.cli.interrupts import Interrupts, signals_to
 from streamlet.cli.kept_view import KeptView
 from streamlet.cli.metrics_file import MetricsFile
 from streamlet.cli.options import given_in_file, given_on_line, logging_in_file
-from streamlet.cli.output import OutputFailed, is_standard_output, leave, streams_apart
+from streamlet.cli.output import OutputFailed, give_up_output, is_standard_output, leave, streams_apart
 from streamlet.cli.show import JsonView, LastingView, PlainView, View, WrittenView
 from streamlet.cli.target import TopologyTarget, debug_option, target_argument
 from streamlet.cli.view_thread import ViewThread
@@ -287,7 +287,7 @@ def _watched(
             view.finish(result, status)
             # After the run, which was asked to drain when the output broke.
             if lasting.lost is not None:
-                raise lasting.lost
+                status = _status_without_output(lasting.lost, interrupts)
         except Exception as error:
             interrupts.give_way()
             said, status = explain(error)
@@ -324,6 +324,17 @@ def _exit_status(reason: str, interrupts: Interrupts, until_caught_up: bool) -> 
     # that are all bounded. A cron job looks at the status alone.
     early = 1 if until_caught_up and reason in ("time", "interrupted") else 0
     return (interrupts.exit_status if reason == "interrupted" else None) or early
+
+
+def _status_without_output(lost: Exception, interrupts: Interrupts) -> int:
+    """Return the status of a run whose terminal was closed; raise ``lost`` of another."""
+    # Rule: output that cannot be written once the terminal has gone is what SIGHUP has told, and no error of its own.
+    # A run that had drained in order ended with 1, whose table says "failed".
+    if not (isinstance(lost, OutputFailed) and lost.terminal_gone and interrupts.has_hung_up()):
+        raise lost
+    give_up_output()
+    assert interrupts.exit_status is not None
+    return interrupts.exit_status
 
 
 def _close(view: View, shown: ViewThread, exit_status: int, said: str) -> None:
