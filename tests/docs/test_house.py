@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import configparser
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import combinations
 from pathlib import Path
 
@@ -38,6 +38,20 @@ def test_no_two_classes_share_a_name() -> None:
     assert len(found) > 500
     shared = {name: places for name, places in found.items() if len(places) > 1 and name not in OF_TWO_PUBLIC_PACKAGES}
     assert not shared, "say with a word more what tells them apart"
+
+
+SHARED_MODULES = {
+    *("acls", "configs", "groups", "metadata", "offsets", "replicas", "scram_users", "topics", "transactions"),
+    *("errors", "spout", "bolt", "sink", "topology", "metrics", "tls"),
+    *("closing", "delivery", "epochs", "options", "parts", "shipping"),
+}
+"""A message of the protocol and its user; things of one kind; what only folders tell apart. The page has them, too."""
+
+
+def test_modules_share_no_name_but_those_that_the_page_names() -> None:
+    places = Counter(path.stem for path in SOURCES if path.stem != "__init__")
+    assert {name for name, count in places.items() if count > 1} == SHARED_MODULES
+    assert f"Of modules {len(SHARED_MODULES)} names are" in PAGE
 
 
 def long_ones(source: str) -> list[tuple[str, bool]]:
