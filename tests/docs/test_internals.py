@@ -98,6 +98,14 @@ def test_every_rule_has_a_reason_a_function_and_a_test() -> None:
         assert TEST.search(rule) or re.search(r" no test: \w.{10}", rule), f"neither test nor reason: {rule}"
 
 
+def test_no_heading_has_more_rules_than_one_reads_before_a_change() -> None:
+    text = (INTERNALS / "rules.md").read_text(encoding="utf-8")
+    rules_under = {
+        part.splitlines()[0]: len(re.findall(r"(?m)^- \*\*", part)) for part in re.split(r"(?m)^#+ ", text)[1:]
+    }
+    assert {title: count for title, count in rules_under.items() if count > 30} == {}
+
+
 def test_a_name_that_is_gone_is_found() -> None:
     text = "`base/clock.py:NoSuchClock`, `no/file.py:f`, `test_nobody_wrote_this`, `tests/x.py::test_nor_this`"
     text += ", `test_no_file_is_called_so.py`, `streamlet/gone.py`, [gone](docs/gone.md), `tests/conformance`"
