@@ -29,7 +29,7 @@ from streamlet.base.readable import why_unreadable
 from streamlet.model.settings import SETTINGS, of_streamparse, parse_setting, resolve, streamparses_keys, unknown_key
 from streamlet.model.spec import SPOUT
 from streamlet.model.topology import ComponentDef, TopologyMeta, TopologySpec, is_topology
-from streamlet.model.validate import InvalidTopology, checked
+from streamlet.model.validate import InvalidTopology, checked, endless_spouts
 
 if TYPE_CHECKING:
     from streamlet.backends.log_file import LogFile
@@ -120,6 +120,8 @@ def run(
         file=file,
         attribute=None if own else topology.__name__,
     )
+    for endless in endless_spouts(spec) if request.until_caught_up and not (stop or request.seconds) else ():
+        logger.warning("%s", endless)
     stop = stop or Stop()
     watch = _Watch(on_status, _begun_log(request, runner.name))
     try:

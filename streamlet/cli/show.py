@@ -25,7 +25,7 @@ from streamlet.cli.errors import explain
 from streamlet.cli.json_lines import json_text
 from streamlet.cli.output import OutputFailed, ReaderGone
 from streamlet.model.spec import SPOUT
-from streamlet.model.validate import warnings_of
+from streamlet.model.validate import endless_spouts, warnings_of
 from streamlet.runtime.worker.log_lines import is_own, shown_text
 
 AT_WORK_S = 0.3
@@ -305,7 +305,8 @@ def heading(request: RunRequest, backend: str) -> str:
         "inline": "in this process",
         "spark": f"on {many(request.workers, 'Spark executor slot')}",
     }.get(backend, f"on {many(request.workers, 'worker process', 'worker processes')}")
-    warnings = "".join(f" {line}" for line in warnings_of(request.topology))
+    endless = endless_spouts(request.topology) if request.until_caught_up and request.seconds is None else []
+    warnings = "".join(f" {line}" for line in [*warnings_of(request.topology), *endless])
     return f"{request.topology.name}: {summary(request.topology)} {where}. Ctrl-C drains and stops.{warnings}"
 
 

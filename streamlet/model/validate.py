@@ -154,6 +154,21 @@ def warnings_of(topology: TopologySpec) -> list[str]:
     return [*unread_streams(topology), *(line for cls in classes for line in misspelt(cls))]
 
 
+def endless_spouts(topology: TopologySpec) -> list[str]:
+    """Return a warning for each spout that has no ``caught_up``."""
+    # Rule: who waits for a run to catch up hears at its start that it never will. It emitted, all was done, and nothing
+    # happened any more.
+    found = []
+    for component in topology.components:
+        owner = next((base for base in component.cls.__mro__ if "caught_up" in vars(base)), component.cls)
+        if component.kind == SPOUT and owner.__module__.startswith("streamlet.components."):
+            found.append(
+                f"The spout {component.name} defines no caught_up: it never says that it has sent everything, so the "
+                "run does not end by itself. Give it a caught_up(self), or a time to the run."
+            )
+    return found
+
+
 def unread_streams(topology: TopologySpec) -> list[str]:
     """Return a warning for each spout or stream that no bolt reads.
 

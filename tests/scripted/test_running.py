@@ -523,3 +523,33 @@ def test_inline_runs_side_by_side_keep_their_lines_apart(tmp_path: Path) -> None
         assert f"by {other}" not in text
         assert [text.count(f"{how} by {tag}") for how in ("LOGGED", "PRINTED")] == [20, 20]
     assert sys.stdout is out and logging.getLogger("streamlet.component").level == level
+
+
+class Endless(ReliableSpout):
+    outputs = ["n"]
+
+    def next_tuple(self) -> None: ...
+
+
+class Waits(Topology):
+    config = {"bad": -1}
+    numbers = Endless.spec()
+    picky = Picky.spec(inputs=[numbers])
+
+
+class Returns(InlineBackend):
+    def run(self, request: Any, observer: Any, stop: Any) -> RunResult:
+        return RunResult("caught_up", RunStatus("ended", 0.0), drained=True)
+
+
+@pytest.mark.parametrize(
+    ("topology", "more", "warned"),
+    [(Waits, {}, 1), (Waits, {"seconds": 5.0}, 0), (Waits, {"stop": Stop()}, 0), (Picking, {}, 0)],
+)
+def test_who_waits_for_a_spout_that_never_says_that_it_has_caught_up_is_warned(
+    caplog: pytest.LogCaptureFixture, topology: Any, more: dict[str, Any], warned: int
+) -> None:
+    """All was done, and nothing happened any more."""
+    streamlet.run(topology, backend=Returns(), **more)
+    said = [record.getMessage() for record in caplog.records if "defines no caught_up" in record.getMessage()]
+    assert len(said) == warned and all("The spout numbers defines no caught_up" in text for text in said)

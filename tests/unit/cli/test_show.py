@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from streamlet import Spout, Topology
 from streamlet.backends.contract import ComponentStatus, RunRequest, RunResult, RunStatus
 from streamlet.base.log_line import LogLine, Origin
 from streamlet.cli import show
@@ -431,3 +432,19 @@ def test_a_run_that_could_not_commit_what_is_done_says_how_much_the_next_one_rea
         "Time is over after 2.0 s: everything that was emitted is done, but 1,200 offsets could not be committed: the "
         "next run reads what is behind them again."
     )
+
+
+class Goes(Spout):
+    outputs = ["n"]
+
+
+class Endless(Topology):
+    goes = Goes.spec()
+
+
+@pytest.mark.parametrize(("until", "seconds", "warned"), [(True, None, True), (True, 5.0, False), (False, None, False)])
+def test_the_heading_warns_of_a_run_that_will_not_end_by_itself(
+    until: bool, seconds: float | None, warned: bool
+) -> None:
+    request = RunRequest(Endless.__topology__, {}, until_caught_up=until, seconds=seconds)
+    assert ("The spout goes defines no caught_up" in show.heading(request, "inline")) is warned
