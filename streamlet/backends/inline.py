@@ -240,7 +240,7 @@ class InlineBackend:
             elapsed_s=self._clock.monotonic() - self._started,
             components=tuple(ComponentStatus(**row) for row in rows),
             partitions=self._partitions,
-            pending=loop.ledgers.unfinished(),
+            pending=sum(row["open"] for row in rows) if caught_up else loop.ledgers.unfinished(),
             workers=({"worker": 0, "epoch": 1},),
             hanging=tuple(
                 {"worker": 0, "component": loop.plan.tasks[row["task"] - 1].component, **row}

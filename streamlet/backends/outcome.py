@@ -262,7 +262,7 @@ def _silent_failures(result: RunResult) -> str:
     late = "they took longer than topology.message.timeout.secs, or a worker or link was lost"
     # Rule: of a worker that did not close, its last second is not known. A bolt there may have failed them by itself.
     if result.unclosed:
-        return f"It is not known that a component raised anything: a bolt failed them by itself, {late}."
+        return f"Whether a component raised anything is not known: perhaps a bolt failed them by itself, {late}."
     return f"No component raised anything: {late}."
 
 

@@ -211,8 +211,9 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return a worker's environment: it finds streamlet where we did."""
     # Rule: a worker has a topology's variables from its first moment, as in Storm. The interpreter, the C library and
     # the loader read some once, at the start: TZ, PYTHONPATH, LD_LIBRARY_PATH, PYTHONHASHSEED.
-    # Of paths by name, since `-P` keeps the working directory off the worker's sys.path. Ours comes first, whatever
-    # streamlet the others hold; those of this process stay, for it has imported the topology with them.
+    # PYTHONPATH is built from absolute names, because `-P` keeps the working directory off the worker's sys.path. Ours
+    # comes first, whatever streamlet the others hold; those of this process come last: it has imported the topology
+    # with them.
     paths = [str(Path(__file__).parents[2]), variables.get("PYTHONPATH"), os.environ.get("PYTHONPATH")]
     return {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 

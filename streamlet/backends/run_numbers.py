@@ -76,7 +76,7 @@ class RunNumbers:
 
     def _take_unfinished(self, worker: int, unfinished: Mapping[int, int]) -> None:
         # Rule: the page, and no heartbeat: it is newer. Of a worker that hung for seconds before its end, or in its
-        # first one, the last words said that as many were open as it had told.
+        # first one, the run's last words told the count of its last heartbeat, or none.
         beat = self.beats[worker]
         tasks = {task_id: {**known, "open": unfinished.get(task_id, 0)} for task_id, known in beat.tasks.items()}
         for task_id in unfinished.keys() - tasks.keys():
@@ -209,6 +209,8 @@ class RunNumbers:
         """Count messages neither acked nor given up."""
         # Rule: count failures that wait to be sent again as open, while the run goes on too. Where everything fails no
         # tree is open for most of the time, and the run would seem to have nothing to do.
+        if self._ends == "caught_up":  # then what failed is given up
+            return sum(row["open"] for row in self.rows(ended=True))
         return sum(beat.unfinished for beat in self.beats.values()) + self._owed_by_spout().total()
 
     def hanging(self) -> tuple[dict[str, Any], ...]:

@@ -64,6 +64,11 @@ def _texts(value: Any) -> dict[str, str]:
     # As the system takes them: the start of a worker would be refused, each time.
     if any(not name or "=" in name or "\0" in name + text for name, text in value.items()):
         raise ValueError("a mapping of names to texts is wanted: no name is empty or has =, and nothing has a zero")
+    seed = value.get("PYTHONHASHSEED", "random")
+    if seed not in ("", "random") and not (seed.isdecimal() and int(seed) < 1 << 32):
+        raise ValueError("PYTHONHASHSEED is random or a whole number below 4294967296, or no interpreter starts")
+    if "PYTHONHOME" in value:
+        raise ValueError("PYTHONHOME is another interpreter's, and a worker is of the one that starts the run")
     return dict(value)
 
 

@@ -84,7 +84,7 @@ def test_a_worker_that_stands_still_is_killed_and_replaced(cluster: DevCluster, 
         at = made.hurt(run, 0.2, lambda: os.kill(stopped, signal.SIGSTOP), stays=stopped)
         assert run.finish()["reason"] == "caught_up"
         assert not Path(f"/proc/{stopped}").exists()
-        told = [event["text"] for event in run.events("log") if "(SIGSTOP, a debugger)" in event["text"]]
+        told = [event["text"] for event in run.events("log") if "stopped by a signal" in event["text"]]
         assert len(told) == 1 and "at work in" not in told[0]
         made.check()
         made.check_duplicates(at, time.monotonic_ns(), spout_died=True)

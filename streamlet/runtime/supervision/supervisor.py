@@ -88,6 +88,9 @@ STANDS_S = 3.0
 CPU_LOOK_S = 1.0
 """Seconds between two looks at the processor time of a silent worker."""
 
+EXCUSED_HALTS, HALTS_S = 2, 600.0
+"""So many stops of a worker by a signal, within so many seconds, charge no tuple."""
+
 BUSY_SHARE, LEAST_WORK_S = 0.03, 0.03
 """Share of one processor, and seconds of it, that a silent worker must use to count as working."""
 
@@ -544,9 +547,8 @@ class Supervisor:
                     worker.epoch,
                 )
             ]
-        if worker.halted:
-            # Rule: nobody stops a process by a tuple. What it had in hand is charged with nothing, nor named.
-            why = f"was silent for {silent_s:.0f} s: its process was stopped from outside (SIGSTOP, a debugger)"
+        if worker.halted and self._is_excused(worker, now):
+            why = f"was silent for {silent_s:.0f} s: its process was stopped by a signal (SIGSTOP, a debugger)"
             return self.gone(index, worker.epoch, why, now, blames=False)
         if works:
             why = f"was silent for {silent_s:.0f} s, though it used its processor"
@@ -554,6 +556,16 @@ class Supervisor:
             why = f"was silent for {silent_s:.0f} s"
             why += " and used no processor time" if worker.used_s is not None else ""
         return [*self.gone(index, worker.epoch, why, now), NoteDeadly(index, worker.epoch, why)]
+
+    @staticmethod
+    def _is_excused(worker: WorkerRecord, now: float) -> bool:
+        """Tell whether a stop by a signal charges nothing."""
+        # Rule: a stop mostly comes from outside, and charges no tuple. One that comes again and again may be the
+        # tuple's own doing: from the third within minutes on it is judged as any silence, or it would never end.
+        while worker.halts and now - worker.halts[0] > HALTS_S:
+            worker.halts.popleft()
+        worker.halts.append(now)
+        return len(worker.halts) <= EXCUSED_HALTS
 
     def _tell_waiting(self, now: float) -> list[Instruction]:
         notice, name = self._wait_notice, self._worker_name

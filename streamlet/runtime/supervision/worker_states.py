@@ -72,6 +72,8 @@ class WorkerRecord:
     """When it was last seen to use its processor although it was silent."""
     halted: bool = False
     """A signal had stopped its process (SIGSTOP) at the last look of this silence."""
+    halts: deque[float] = field(default_factory=deque)
+    """When it was replaced because a signal had stopped it."""
     busy: bool = False
     """It is silent and works, and the user has read that."""
     holding: Holding | None = None

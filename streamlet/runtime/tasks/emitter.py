@@ -375,10 +375,10 @@ class Inbox:
     ``most_tuples`` and ``most_bytes`` are the marks of all tasks together. ``by_depth``: the worker's bolt tasks,
     deepest first.
 
-    Two orders. Usually runs are worked off as they came. When more is held than may be, a bolt must wait because those
-    it emits to hold too much, or one is slow, the deepest bolt comes first: what it works off makes room and is done,
-    while a bolt before it would only add. Every eighth turn goes to the run that has waited longest, so that a cycle
-    starves nobody.
+    Three orders. Usually runs are worked off as they came. While a bolt is slow, each bolt has its turn: what the slow
+    one has done is not held up by what waits for it. When more is held than may be, or a bolt must wait because those
+    it emits to hold too much, the deepest bolt comes first: what it works off makes room, while a bolt before it would
+    only add. Every eighth turn goes to the run that has waited longest, so that a cycle starves nobody.
 
     Why no topology can lock. A bolt waits only for bolts that lie deeper than it (``Plan.depths``), never for one that
     its tuples go back to. So of all bolts that have something to do, the deepest waits for nobody: those after it hold
@@ -403,10 +403,13 @@ class Inbox:
         self._full: set[int] = set()
         self._above = False
         self.slow: set[int] = set()
-        """Tasks whose calls take long, until all is worked off."""
+        """Tasks whose latest call took long; forgotten when the inbox is empty."""
+        self._deepest_first = False
+        self._served: dict[int, int] = {}
+        """The latest turn of each task, while each has its own."""
         self._in_order: deque[Work] = deque()
         self._of_task: dict[int, deque[Work]] = {}
-        """Work by task, while the deepest come first; ``_in_order`` is empty then."""
+        """Work by task, while they are not worked off as they came; ``_in_order`` is empty then."""
         self._turns = 0
         self._number = 0
         self._last: dict[int, Work | None] = dict.fromkeys(merged)
@@ -422,7 +425,7 @@ class Inbox:
     @property
     def deepest_first(self) -> bool:
         """Whether the deepest bolts come first, slice by slice."""
-        return bool(self._of_task)
+        return self._deepest_first
 
     @property
     def ready(self) -> bool:
@@ -492,6 +495,10 @@ class Inbox:
         if not able:
             return None
         self._turns += 1
+        if not self._deepest_first:
+            work = min(able, key=lambda work: self._served.get(work.run.target, 0))
+            self._served[work.run.target] = self._turns
+            return work
         return able[0] if self._turns % FAIR else min(able, key=lambda work: work.number)
 
     def ran(self, work: Work, before: int) -> None:
@@ -506,9 +513,10 @@ class Inbox:
             (self._of_task[work.run.target] if self._of_task else self._in_order).popleft()
         if self.slow and not self.tuples:
             self.slow.clear()
+            self.order(self.waits)
 
     def note_pace(self, task: int, slow: bool) -> None:
-        """Note whether a task's calls take long: while those of some do, the deepest come first."""
+        """Note whether a task's latest call took long: while any task's did, each has its turn."""
         # Rule: what a slow bolt has done goes on before its next tuple. In order of arrival the sixty that wait for it
         # came first: a bolt behind it got nothing for half a minute, and a drain left what was done.
         if slow == (task in self.slow):
@@ -559,13 +567,14 @@ class Inbox:
     def order(self, waits: Collection[int]) -> None:
         """Choose the order again: ``waits`` are the tasks that may not run now."""
         self.waits = waits
-        deepest_first = self._above or bool(self.slow) or bool(waits)
-        if deepest_first and not self._of_task:
+        self._deepest_first = self._above or bool(waits)
+        by_task = self._deepest_first or bool(self.slow)
+        if by_task and not self._of_task:
             self._of_task = {task: deque() for task in self._by_depth}
             for work in self._in_order:
                 self._of_task[work.run.target].append(work)
             self._in_order.clear()
-        elif self._of_task and not deepest_first:
+        elif self._of_task and not by_task:
             self._in_order.extend(sorted(chain(*self._of_task.values()), key=lambda work: work.number))
             self._of_task = {}
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import BadEmit
+from streamlet.base.printable import cut
 from streamlet.components.columns import Columns
 from streamlet.components.kept_bytes import KeptBytes
 from streamlet.components.reliable_spout import ReliableSpout
@@ -808,6 +809,10 @@ class SpoutTask:
         """Count messages neither acked nor given up: open trees, failures to be replayed."""
         known = self.spout.unfinished_count()
         if known is not None:
+            if not isinstance(known, int) or known < 0:
+                raise ValueError(
+                    f"unfinished_count() returned {cut(repr(known))}: a count is wanted, 0 or more, or None"
+                )
             return known
         return len(self.pending) + (self._unreplayed() if self.hears_failures else 0)
 

@@ -130,9 +130,7 @@ def every_tuple_failed(
         )
         what = f"{how} of its first {count:,} tuples, {last}{_place(error, defined)}{_said(error, None, defined)}"
     then = "None of them is acked: they are read again, but for those that a spout has given up by then or that are not"
-    then = (
-        f"By then it had acked {acked:,} before they failed: those are not read again." if acked else f"{then} tracked."
-    )
+    then = f"It had acked {acked:,} before it raised; those are not read again." if acked else f"{then} tracked."
     told = EveryTupleFailed(
         f"{component} (task {task_id}) {what}. What fails every tuple is hardly the fault of the tuples, so the "
         f"topology stops. {then} Fix it, or set streamlet.first.failures.max to 0 to go on all the same."

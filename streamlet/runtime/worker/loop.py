@@ -187,6 +187,8 @@ class WorkerLoop:
         """The bolts that may hold untracked tuples: nobody sends those again."""
         self.paused: set[str] = {"starting"}
         self.quiet = 0
+        self._timed: dict[int, int] = {}
+        """How many tuples each bolt with a timer had been given when that was called last."""
         self._ticking = shared.plan.ticking(shared.conf)
         self.other_threads = OtherThreads(
             shared.conf["streamlet.threads.queue.max"],
@@ -357,7 +359,7 @@ class WorkerLoop:
         """
         # What a bolt keeps until its next tick is in no queue and, acked, in no tree.
         for live in self.tasks.values():
-            if step <= len(self._ticking) and live.plan.component in self._ticking[step - 1]:
+            if isinstance(live.task, BoltTask) and self._last_step(live) == step:
                 for last in (self._on_timer, self._tick_early):
                     with self._keeping_failure():
                         last(live)
@@ -365,6 +367,12 @@ class WorkerLoop:
         self.quiet = step
         if step == self.quiet_steps:
             self._refuse_calls(BoltTask, "after everything had been worked off and the run closes. It was not taken.")
+
+    def _last_step(self, live: LiveTask) -> int:
+        """Return the step of quiet of a bolt's last tick and timer."""
+        # Of a timer that a bolt has set on itself the plan does not know.
+        steps = (step for step, names in enumerate(self._ticking, 1) if live.plan.component in names)
+        return next(steps, self.quiet_steps)
 
     @contextlib.contextmanager
     def _keeping_failure(self) -> Iterator[None]:
@@ -858,7 +866,7 @@ class WorkerLoop:
     def tick(self, live: LiveTask, period_s: float, early: bool = False) -> None:
         """Give a bolt its tick, and send the tuples it emits. ``early``: it comes before its time."""
         assert isinstance(live.task, BoltTask)
-        if live.plan.component not in chain.from_iterable(self._ticking[: self.quiet]):
+        if self.quiet < self._last_step(live):
             now = self.clock.monotonic()
             self.shared.in_hand.note_call(live.plan.task_id, "process_tick", now, live.task.held.given)
             live.task.tick(period_s, early)
@@ -876,9 +884,12 @@ class WorkerLoop:
     def _on_timer(self, live: LiveTask) -> None:
         assert isinstance(live.task, BoltTask)
         assert isinstance(live.component, Bolt)
-        # Rule: no timer of a bolt behind its last one, as with ticks. What it emits would reach workers that close.
-        if live.component.timer_interval_s is None or live.plan.component in chain(*self._ticking[: self.quiet]):
+        # Rule: no on_timer after a bolt's last one, as with ticks: what it emits would reach workers that close. But a
+        # spout may emit in a drain, too, and a bolt may ack in `on_timer`: one that was given more has it again.
+        is_over = self.quiet >= self._last_step(live) and self._timed.get(live.plan.task_id) == live.task.stats.executed
+        if live.component.timer_interval_s is None or is_over:
             return
+        self._timed[live.plan.task_id] = live.task.stats.executed
         now = self.clock.monotonic()
         self.shared.in_hand.note_call(live.plan.task_id, "on_timer", now, live.task.held.given)
         live.task.call(live.component.on_timer)

@@ -66,8 +66,8 @@ def end_group_after(parent: int, seconds: float) -> None:
 
 def end_with_group(status: int) -> NoReturn:
     """End this process, and the group that it leads."""
-    # Rule: a worker without a coordinator kills its own group as its last act. At any other end the coordinator does;
-    # the pools and programs that components had started stayed for ever.
+    # Rule: a worker without a coordinator kills its own group as its last act. At any other end the coordinator kills
+    # it. Without this, pools and programs that components had started stayed for ever.
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(status)

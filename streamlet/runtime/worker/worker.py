@@ -170,7 +170,7 @@ class Worker:
         try:
             place = Place(self.in_hand.words, self._components, self.index, self.epoch)
             # Before the topology is imported: its modules may read the environment.
-            with at_work(place), environment(self.plan.conf["topology.environment"] or {}):
+            with at_work(place), environment(self._variables()):
                 return self._run_to_end()
         finally:
             # In a Spark task the process lives on, so threads, sockets and pipes end here.
@@ -214,6 +214,13 @@ class Worker:
         except Exception as error:
             self._end_if_closed(error)  # a `cleanup` may have closed them
             raise
+
+    def _variables(self) -> dict[str, str]:
+        """Return the topology's environment variables that this process may not have."""
+        variables = dict(self.plan.conf["topology.environment"] or {})
+        if not self._over_network:
+            variables.pop("PYTHONPATH", None)  # in that of this process since its start, beside ours
+        return variables
 
     def _end_if_closed(self, error: BaseException | None) -> None:
         """End the process if it has lost a descriptor of its own. Any thread.
@@ -783,6 +790,10 @@ def _leave_signals_to_coordinator() -> None:
     # A handler that does nothing, not SIG_IGN: what a component starts would inherit that for good, and could not be
     # terminated.
     keep(lambda *_: None, numbers)
+    # Rule: nothing of a worker stops for a terminal. Its group is in the background: a password that a client asks for
+    # stopped it, again and again; now that call fails.
+    for number in (signal.SIGTTIN, signal.SIGTTOU):
+        signal.signal(number, signal.SIG_IGN)
     # A child that is forked (multiprocessing) is the user's own, and ends like any program. A signal that comes before
     # it has its own handlers waits until it has.
     masks = threading.local()

@@ -221,4 +221,4 @@ def test_a_run_whose_first_1000_tuples_are_acked_and_then_all_fail_ends_too(tmp_
     runner: Any = InlineBackend() if backend == "inline" else ProcessesBackend()
     with pytest.raises(Exception, match=r"raised on each of its first 1,000 tuples, the last time BadEmit") as caught:
         runner.run(request, Watcher(), Stop())
-    assert re.search(r"had acked 1,0\d\d before they failed: those are not read again\.", str(caught.value))
+    assert re.search(r"had acked 1,0\d\d before it raised; those are not read again\.", str(caught.value))

@@ -118,6 +118,7 @@ def test_trees_that_failed_for_good_end_the_run_with_1_and_a_paragraph(
     assert "bad emitted a tuple on stream 'default' whose field 'thing' is a set" in said and "\n" not in said
     rows = {row.name: row for row in caught.value.result.status.components}
     assert rows["spout"].unreplayed == 2 and caught.value.result.reason == "caught_up"
+    assert (rows["spout"].given_up, rows["spout"].open, caught.value.result.status.pending) == (2, 0, 0)
 
 
 @backends

@@ -310,6 +310,13 @@ def test_a_signal_before_anything_was_measured_loses_no_untracked_tuple(streamle
     assert drained(streamlet, UNTRACKED, backend, "a tuple came")["slow"] == 30
 
 
+def test_no_worker_is_stopped_by_what_asks_for_the_terminal(streamlet) -> None:
+    """Its group is in the background: a password that a client asked for stopped it, each time it was started."""
+    text = made(process="os.kill(os.getpid(), signal.SIGTTIN); os.kill(os.getpid(), signal.SIGTTOU)")
+    done = streamlet("run", streamlet.write(text), "--until-caught-up", "-c", "streamlet.worker.timeout.secs=4")
+    assert done.returncode == 0 and "silent" not in done.stderr, done
+
+
 FAILS_SOME = """
 from streamlet import Bolt, Spout, Topology
 

@@ -33,6 +33,14 @@ def test_as_many_as_the_longest_life_are_enough_and_not_their_sum() -> None:
     assert owed.in_doubt(1, 999) == 10 and owed.in_doubt(1, 1000) == 0
 
 
+def test_lives_that_are_over_before_they_tell_owe_the_same_messages_once() -> None:
+    """Four messages failed in each of four short lives, and sixteen were said to be open."""
+    owed = TreesOwed()
+    for _ in range(4):
+        owed.died(1, trees=4, sent=0)
+    assert (owed.owed(1, 0), owed.in_doubt(1, 1)) == (4, 4) and owed.in_doubt(1, 4) == 0
+
+
 def test_what_one_task_emits_says_nothing_of_another() -> None:
     owed = TreesOwed()
     owed.died(1, trees=5, sent=50)

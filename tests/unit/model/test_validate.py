@@ -216,6 +216,20 @@ def test_the_environment_is_a_mapping_of_texts(value: Any) -> None:
     assert "mapping of names to texts" in problem.message
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"PYTHONHASHSEED": "abc"}, "PYTHONHASHSEED is random or a whole number"),
+        ({"PYTHONHASHSEED": "4294967296"}, "PYTHONHASHSEED is random or a whole number"),
+        ({"PYTHONHOME": "/nowhere"}, "PYTHONHOME is another interpreter's"),
+    ],
+)
+def test_variables_with_which_no_worker_starts_are_refused(value: Any, said: str) -> None:
+    """Each worker died before it could say anything, and was started again for a minute."""
+    assert said in only(problems(lines=Lines.spec(), config={"topology.environment": value})).message
+    assert not problems(lines=Lines.spec(), config={"topology.environment": {"PYTHONHASHSEED": "7"}})
+
+
 @pytest.mark.parametrize("inputs", [None, [], {}])
 def test_a_bolt_without_inputs_is_refused(inputs: Any) -> None:
     assert "without inputs" in only(problems(lines=Lines.spec(), split=Split.spec(inputs=inputs))).message

@@ -380,3 +380,43 @@ def test_a_bolt_has_its_last_timer_before_those_behind_it_and_none_when_the_run_
     assert (first.calls, second.calls) == (2, 3)
     assert (second.seen, sink.seen) == ([1, 2], [1, 2, 3]) and loop.left_over(settled=True, ticks=True) == {}
     loop.close(clean=True)
+
+
+class AcksByTimer(Bolt):
+    auto_ack = False
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.timer_interval_s = 0.1  # type: ignore[misc]  # as users may
+        self.held: list[Tuple] = []
+        self.calls = 0
+
+    def process(self, tup: Tuple) -> None:
+        self.held.append(tup)
+
+    def on_timer(self) -> None:
+        self.calls += 1
+        while self.held:
+            self.ack(self.held.pop())
+
+
+class AckedByTimer(Topology):
+    source = Source.spec()
+    sink = AcksByTimer.spec(inputs=[source])
+
+
+def test_a_bolt_that_is_given_more_after_its_last_timer_has_it_again() -> None:
+    """A spout may emit in a drain, too. A timer that the bolt has set on itself has its last call like any other."""
+    clock = ManualClock()
+    loop = WorkerLoop(made_context(AckedByTimer.__topology__, 1, 0, {}, clock=clock), NoLinks())
+    loop.initialize()
+    loop.activate()
+    source, sink = (loop.tasks[task].component for task in (1, 2))
+    assert isinstance(source, Source) and isinstance(sink, AcksByTimer)
+    loop.be_quiet(1)
+    assert sink.calls == 1
+    source.emit([7], tup_id="late")
+    for _ in range(4):
+        clock.advance(0.1)
+        loop.turn()
+    assert (sink.calls, source.heard, loop.ledgers.pending()) == (2, [("ack", "late")], 0)
+    loop.close(clean=True)

@@ -186,13 +186,22 @@ def test_what_a_slow_bolt_has_done_goes_on_before_its_next_tuple() -> None:
             inbox.add(run(2, 1))
             inbox.note_pace(1, slow=True)
     assert order == [1, 2] * 5
-    inbox.order(())
     for task in (1, 2, 1):
         inbox.add(run(task, 1))
     assert work_off(inbox) == [1, 2, 1], "once it is worked off they come as before"
     inbox.note_pace(1, slow=True)
     for task in (1, 2, 1):
         inbox.add(run(task, 1))
-    assert inbox.deepest_first
     inbox.note_pace(1, slow=False)
     assert work_off(inbox) == [1, 2, 1], "and as soon as it is quick"
+
+
+def test_beside_a_slow_bolt_each_has_its_turn_however_deep_it_lies() -> None:
+    """The deepest first, a bolt of another stream got one turn in eight."""
+    inbox = Inbox([3, 2, 1], 1000, 1 << 20)
+    for task in (3, 1, 2):
+        inbox.add(run(task, 4))
+    inbox.note_pace(3, slow=True)
+    order = work_off(inbox)
+    assert all(sorted(order[at : at + 3]) == [1, 2, 3] for at in range(0, 12, 3)), order
+    assert not inbox.deepest_first

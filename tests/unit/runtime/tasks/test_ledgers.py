@@ -236,6 +236,17 @@ def test_a_failure_that_nobody_sent_again_is_unfinished_until_its_message_is_ack
     assert (rig.ledgers.pending(), rig.ledgers.unfinished()) == (1, 1)
 
 
+@pytest.mark.parametrize("count", [-1, 1.5, "many"])
+def test_a_count_of_a_spout_that_is_none_is_named_with_its_method(count: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It went into memory of ours, and the error named a line of ours. A turn is not ended by it."""
+    rig = Rig()
+    rig.open("a")
+    monkeypatch.setattr(rig.spout, "unfinished_count", lambda: count, raising=False)
+    rig.ledgers.note_unfinished(rig.task)
+    with pytest.raises(ComponentFailed, match=r"raised ValueError in unfinished_count.*unfinished_count\(\) returned"):
+        rig.ledgers.note_open()
+
+
 def test_the_message_of_a_root_is_known_while_its_tree_is_open_here() -> None:
     rig = Rig()
     trees = rig.open("a")
