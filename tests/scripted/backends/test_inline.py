@@ -86,12 +86,13 @@ def run(
     seed: int | None = None,
     watch: Watcher | None = None,
     trace: Any = None,
+    step_s: float = 0.002,
     **conf: Any,
 ) -> RunResult:
     Count.counts.clear()
     settings = {"streamlet.seed": seed, "streamlet.until.caught.up": True, **conf}
     request = RunRequest(topology, resolve(topology.config, settings), until_caught_up=True)
-    return InlineBackend(Ticking(), trace).run(request, watch or Watcher(), Stop())
+    return InlineBackend(Ticking(step_s), trace).run(request, watch or Watcher(), Stop())
 
 
 def test_every_line_is_counted_although_some_fail() -> None:
@@ -146,7 +147,7 @@ def test_tracking_off_means_acked_at_once() -> None:
 
 def test_an_error_is_told_once_and_then_counted() -> None:
     watch = Watcher()
-    run(seed=1, watch=watch)
+    run(seed=1, watch=watch, step_s=0.0005)  # over before it would be told again
     told = [text for text in watch.texts if "ConnectionError" in text]
     assert "goes on with the next tuple" in told[0] and "more time(s)" in told[-1] and len(told) == 2
 
