@@ -113,6 +113,42 @@ def test_a_call_that_hangs_is_a_metric_while_it_does(tmp_path: Path) -> None:
         assert value(path, "streamlet_hanging_seconds", **labels) is None
 
 
+HANGS = """
+import threading
+from streamlet import Bolt, Spout, Topology
+
+class Few(Spout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if self.n < 5:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+
+class Stuck(Bolt):
+    def process(self, tup):
+        threading.Event().wait()
+
+class Made(Topology):
+    few = Few.spec()
+    stuck = Stuck.spec(inputs=[few])
+"""
+
+
+def test_a_call_that_hangs_in_a_run_stands_in_its_metrics_file(streamlet: Any, tmp_path: Path) -> None:
+    path = tmp_path / "run.prom"
+    more = ("-c", "streamlet.task.hang.secs=0.5", "--workers", "2")
+    process = streamlet.start("run", streamlet.write(HANGS), "--metrics-file", str(path), *more)
+    deadline, labels = time.monotonic() + PATIENCE_S, {"component": "stuck", "task": "2", "call": "process"}
+    while not path.exists() or (value(path, "streamlet_hanging_seconds", **labels) or 0.0) < 0.5:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    for _ in range(2):
+        process.send_signal(signal.SIGTERM)
+        time.sleep(2 * SAME_S)
+    process.communicate(timeout=PATIENCE_S)
+
+
 def test_where_a_worker_is_is_a_label(tmp_path: Path) -> None:
     path = tmp_path / "m.prom"
     view = MetricsFile(path, Silent())
