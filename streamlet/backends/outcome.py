@@ -296,25 +296,26 @@ def _check_open_trees(result: RunResult, topology: TopologySpec, why: str) -> Ru
     left = [row for row in result.status.components if row.open and not _answers_for_failures(row, topology)]
     if not left or result.reason == "interrupted":  # who interrupts a run limits its time, and is told
         return result
-    trees = [f"tuple tree{'' if row.open == 1 else 's'} of {row.name}" for row in left]
     owed = all(row.owed == row.open for row in left)
     if not (owed or result.unclosed or result.drain_cut_s is not None or hangs_text(result)):
         # Rule: what is open after a whole drain has failed and waits for its next try. The drain is not to blame, but
         # what failed it.
-        failed = " and ".join(f"{row.open:,} {text}" for row, text in zip(left, trees, strict=True))
         raise TuplesLeft(
-            f"{_end_text(result)}, and {failed} had failed and not been sent again by then. {why} Whether the next run "
-            "reads them again only the spout knows: where it reads what was not acked, say so by answers_for_failures "
+            f"{_end_text(result)}, and {_trees_text(left)} had failed and not been sent again by then. {why} Whether "
+            "the next run reads them again only the spout knows: where it reads what was not acked, say so by answers_for_failures "
             "= True in its class.",
             result,
         )
-    still = " and ".join(f"{row.open:,} open {text}" for row, text in zip(left, trees, strict=True))
     how = "The run ended before what a dead worker had open came again: it left" if owed else _drain_text(result)
     raise TuplesLeft(
-        f"{how} {still}. Whether the next run reads them again only the spout knows. "
+        f"{how} {_trees_text(left, 'open ')}. Whether the next run reads them again only the spout knows. "
         f"{_more_time_or('say by answers_for_failures = True in its class that they come again.', result)}",
         result,
     )
+
+
+def _trees_text(rows: Sequence[ComponentStatus], how: str = "") -> str:
+    return " and ".join(f"{row.open:,} {how}tuple tree{'' if row.open == 1 else 's'} of {row.name}" for row in rows)
 
 
 def _answers_for_failures(row: ComponentStatus, topology: TopologySpec) -> bool:

@@ -561,7 +561,7 @@ class Supervisor:
     def _is_excused(worker: WorkerRecord, now: float) -> bool:
         """Tell whether a stop by a signal charges nothing."""
         # Rule: a stop mostly comes from outside, and charges no tuple. One that comes again and again may be the
-        # tuple's own doing: from the third within minutes on it is judged as any silence, or it would never end.
+        # tuple's own doing: the third within minutes is judged as any silence. Excused each time, it goes on for ever.
         while worker.halts and now - worker.halts[0] > HALTS_S:
             worker.halts.popleft()
         worker.halts.append(now)
@@ -661,6 +661,7 @@ class Supervisor:
             quick_deaths=before.quick_deaths,
             failed_starts=before.failed_starts,
             fruitless_starts=before.fruitless_starts,
+            halts=before.halts,
         )
         self.workers[index] = worker
         return Start(index, epoch)

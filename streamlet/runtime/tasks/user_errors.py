@@ -37,6 +37,7 @@ Defined = Callable[..., Any] | None
 """The user's function that was called, or the class whose constructor was called."""
 
 _OURS = str(Path(__file__).parents[2])
+_BELOW_OURS = f"{_OURS}/"
 _CALLERS = tuple(f"{_OURS}/{part}" for part in ("runtime", "components", "bolts/concurrent.py"))
 """Our code that calls the user's or is called by it: no line of it is a place for the user to look at."""
 
@@ -470,7 +471,7 @@ def place(error: BaseException, defined: Defined = None) -> str:
 def users_line() -> tuple[str, int]:
     """Return file and number of the nearest line that is not ours. Any thread."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(f"{_OURS}/"):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_BELOW_OURS):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 

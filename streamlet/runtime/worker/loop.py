@@ -20,7 +20,6 @@ import selectors
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel, hurts_one_tuple
 from streamlet.base.untracked import NOBODY_SENDS, untracked_text
@@ -391,7 +390,7 @@ class WorkerLoop:
     def tick_now(self) -> None:
         """Give bolts their tick early, unless they have had their last."""
         for live in self.tasks.values():
-            if live.plan.component in chain.from_iterable(self._ticking):
+            if isinstance(live.task, BoltTask):
                 self._tick_early(live)
 
     @property

@@ -328,12 +328,17 @@ def test_any_schedule_of_deaths_and_cuts_becomes_whole_again(seed: int) -> None:
 
 
 def silent_until(
-    supervisor: Supervisor, until: float, share: float | None, count: int = 64, halted: bool = False
+    supervisor: Supervisor,
+    until: float,
+    share: float | None,
+    count: int = 64,
+    halted: bool = False,
+    began: float = 0.0,
 ) -> list[Instruction]:
     """Let worker 1 be silent from 3 s on and use this share of a processor; all instructions from then on."""
     out: list[Instruction] = []
-    now = 3.0
-    supervisor.heard(1, 1, now)
+    now, until = began + 3.0, began + until
+    supervisor.heard(1, supervisor.workers[1].epoch, now)
     while now < until and not out:
         now += 0.25
         supervisor.heard(0, 1, now)
@@ -382,14 +387,16 @@ def test_a_tuple_is_not_charged_for_a_signal_that_stopped_its_worker() -> None:
     assert [i.roots for i in charged if isinstance(i, Lost)] == [[7]]
     assert any(isinstance(i, NoteDeadly) for i in charged)
     supervisor = running(limits=Limits(silent_s=5), tasks=TASKS)
-    for excused in (True, True, False):
-        out = silent_until(supervisor, 9.0, 0.002, 1, halted=True)
-        assert out[0] == Kill(1, 1) and any(isinstance(i, NoteDeadly) for i in out) is not excused
+    for epoch, excused in enumerate((True, True, False), 1):
+        began = 12.0 * (epoch - 1)
+        out = silent_until(supervisor, 9.0, 0.002, 1, halted=True, began=began)
+        assert out[0] == Kill(1, epoch) and any(isinstance(i, NoteDeadly) for i in out) is not excused
         (lost,) = (i for i in out if isinstance(i, Lost))
         assert lost.roots == ([] if excused else [7]) and ("SIGSTOP" in lost.how) is excused
         assert ("count" in lost.how) is not excused
-        halts, supervisor = supervisor.workers[1].halts, running(limits=Limits(silent_s=5), tasks=TASKS)
-        supervisor.workers[1].halts = halts
+        supervisor.heard(0, 1, began + 12.0)
+        assert any(isinstance(i, Start) for i in supervisor.tick(began + 12.0))
+        bring_up(supervisor, [1], began + 12.0)
 
 
 def test_a_worker_that_speaks_again_is_no_longer_busy() -> None:
