@@ -302,8 +302,8 @@ def _check_open_trees(result: RunResult, topology: TopologySpec, why: str) -> Ru
         # what failed it.
         raise TuplesLeft(
             f"{_end_text(result)}, and {_trees_text(left)} had failed and not been sent again by then. {why} Whether "
-            "the next run reads them again only the spout knows: where it reads what was not acked, say so by answers_for_failures "
-            "= True in its class.",
+            "the next run reads them again only the spout knows: where it reads what was not acked, say so by "
+            "answers_for_failures = True in its class.",
             result,
         )
     how = "The run ended before what a dead worker had open came again: it left" if owed else _drain_text(result)
