@@ -258,7 +258,7 @@ def test_a_worker_that_is_killed_in_cleanup_has_its_last_numbers_in_the_table(tm
 
 
 HOLDS = UNTRACKED.replace("threading.Event().wait()", 're.match(r"(a+)+$", "a" * 60 + "b")').replace(
-    "import threading", "import re"
+    "import os, threading", "import os, re"
 )
 """The same in code that holds the interpreter: its worker has no thread that could count."""
 
