@@ -7,7 +7,7 @@ from typing import Any
 
 from streamlet.base.errors import BadInput, StreamletError
 from streamlet.components.columns import Columns, Rows
-from streamlet.components.tuples import OPEN, Tuple
+from streamlet.components.tuples import OPEN, Tuple, TupleId, tuple_of
 
 
 class Batch:
@@ -168,3 +168,8 @@ class Batch:
             f"The stream {self.stream!r} of {self.component} has no field {field!r}. It has: {names}. A field is "
             "named, or counted from 0."
         )
+
+
+def tuple_or_batch(given: Tuple | TupleId | Batch) -> Tuple | Batch:
+    """Return the tuple or batch that a user means. Raises TypeError."""
+    return given if isinstance(given, Batch) else tuple_of(given)

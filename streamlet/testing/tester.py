@@ -409,7 +409,7 @@ class Tester:
             try:
                 process_batch(batch)
             except BaseException:
-                if cast(BoltTask, live.task).withdraws(batch):
+                if cast(BoltTask, live.task).bolt_emits.may_be_taken_back(batch):
                     del self.log[before:]
                 raise
 

@@ -128,7 +128,7 @@ BUGS = (
     ),
     Bug(
         "an emit without anchors does not say that nobody tracks it",
-        "runtime/tasks/bolt_task.py",
+        "runtime/tasks/bolt_emits.py",
         "            put = box.switch(stream)\n            box.has_untracked = True\n",
         "            put = box.switch(stream)\n",
         TASKS,
@@ -202,14 +202,14 @@ BUGS = (
     ),
     Bug(
         "what a batch that is split had emitted stays",
-        "runtime/tasks/bolt_task.py",
-        "                box.withdraw(mark)",
-        "                box.mark()",
+        "runtime/tasks/bolt_emits.py",
+        "            box.withdraw(before)",
+        "            box.mark()",
         TASKS,
     ),
     Bug(
         "two anchors of one tree share an edge",
-        "runtime/tasks/bolt_task.py",
+        "runtime/tasks/bolt_emits.py",
         "edges[root] = edges.get(root, 0) ^ (0 if entry in entries else edge)",
         "edges[root] = 0 if entry in entries else edge",
         TASKS,

@@ -10,7 +10,7 @@ Pure but for the user's code. Deliberately absent: any look at other tasks, sock
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from math import inf
@@ -19,16 +19,15 @@ from typing import Any
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import BadEmit, hurts_one_tuple
-from streamlet.components.batch import Batch
+from streamlet.components.batch import Batch, tuple_or_batch
 from streamlet.components.batching import BatchFailed, BatchingBolt
 from streamlet.components.bolt import Bolt
-from streamlet.components.columns import Columns
 from streamlet.components.spout import FailureCause
 from streamlet.components.tuples import ACKED, OPEN, Tuple, TupleId, tick_tuple, tuple_of
 from streamlet.model.delivery import EPOCH_STREAMS
-from streamlet.model.stream import DEFAULT_STREAM
 from streamlet.runtime.tasks import settling
-from streamlet.runtime.tasks.emitter import MAKE_S, WEIGH_AFTER_S, Emitter, Outbox, Pick, StreamRoutes, Work
+from streamlet.runtime.tasks.bolt_emits import BoltEmits, ReportError
+from streamlet.runtime.tasks.emitter import MAKE_S, WEIGH_AFTER_S, Emitter, Outbox, Work
 from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
 from streamlet.runtime.tasks.first_failures import FirstFailures
 from streamlet.runtime.tasks.held_tuples import HeldTuples
@@ -44,10 +43,10 @@ from streamlet.runtime.tasks.in_hand import (
     none_kept,
     shortened,
 )
-from streamlet.runtime.tasks.other_threads import OtherThreads, RefusedEmits, TaskCalls
+from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.slices import SLICE_S, SliceSize
 from streamlet.runtime.tasks.task_stats import TaskStats
-from streamlet.runtime.tasks.untracked_counts import TaskCells, cells_apart
+from streamlet.runtime.tasks.untracked_counts import TaskCells
 from streamlet.runtime.tasks.user_errors import (
     Defined,
     behind,
@@ -55,10 +54,9 @@ from streamlet.runtime.tasks.user_errors import (
     called_by_users,
     every_tuple_failed,
     never_settled,
-    users_line,
 )
-from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copied, copies
-from streamlet.tracking.roots import entry_of, owner_task
+from streamlet.runtime.tasks.values import copied
+from streamlet.tracking.roots import owner_task
 from streamlet.tracking.shared_roots import Root, each_root
 
 
@@ -78,7 +76,7 @@ def _unkept() -> int:
 UNKEPT = _unkept()
 """References to a tuple that only the slice holds.
 
-These are its variable, ``_current`` and, in some interpreters, the argument of the question itself.
+These are its variable, ``BoltEmits.current`` and, in some interpreters, the argument of the question itself.
 """
 
 
@@ -91,9 +89,6 @@ def _unkept_batch() -> int:
 
 UNKEPT_BATCH = _unkept_batch()
 """References to a batch that only the call of ``_process_batch`` holds."""
-
-ReportError = Callable[[BaseException, Tuple | Batch | None, Defined], None]
-"""Takes an error of the user's code, the tuple or batch at work, and the function that was called."""
 
 
 class BoltTask:
@@ -150,19 +145,15 @@ class BoltTask:
         """Tuple class of each (component, stream) that the bolt reads by field name."""
         self.stats = TaskStats()
         self.report_metric = self.stats.report_metric
-        self.copied = 0
-        """Rows in the outboxes minus emits: an emit has a row for each reader, and none where nobody reads."""
+        self.bolt_emits = BoltEmits(bolt, emitter, self.calls, acks, getrandbits, self.stats, report, boxes, cells)
+        self.in_outboxes = self.bolt_emits.in_outboxes
         self.held = HeldTuples(self._forgotten)
         self.calls.waits = self._waits_for_room
         self._untracked_taken = 0
         """Untracked tuples that ``execute`` was given and has finished, held ones among them."""
-        self.in_outboxes = (cells_apart() if cells is None else cells).in_outboxes
-        self._counts_rows = True
-        """Whether untracked rows are counted there; not those of a thread, which count as handed over."""
         self._resting = set() if resting is None else resting
         self.ended_run = False
         """Its error ends the run (``exit_on_exception``): nothing of the bolt is called any more."""
-        self._current: Tuple | Batch | None = None
         self._by_batch = bolt.takes_batches()
         self._commits = bolt.commits_epochs
         self._splits = bolt.on_batch_error == "split"
@@ -171,10 +162,7 @@ class BoltTask:
         """Whether the bolt may settle the rows of the present run in any order."""
         self._split_left = 0
         """Rows of a batch that was split that have not been begun."""
-        self._named_anchors: list[Tuple | Batch] = []
-        """Anchors that the present call of a batch that may be split has named."""
         self._fields = fields or {}
-        self._boxes = boxes
         self._weigh_after_s = WEIGH_AFTER_S * (1 + len(boxes) // 4)  # a look takes longer, the more there are
         self.slices = SliceSize(bolt.batch_size if self._by_batch else None, longest_wait_s)
         self._tick_s = 0.0
@@ -187,303 +175,15 @@ class BoltTask:
         """Tells whether what waits in the outboxes is as much as one turn may emit; the loop's."""
         self._noted_held = 0
         self.failures = FirstFailures(first_failures)
-        self.emit: Callable[..., list[int] | None] = self._fast_emit() or self.emit_anywhere
+        self.emit, self.emit_many = self.bolt_emits.fastest(), self.bolt_emits.emit_many
         bolt.bind(self)
 
     def initialized(self) -> None:
         """Take over what ``initialize`` may set: ``auto_anchor`` and ``max_unacked``."""
         self.held.bound(self.bolt.most_unacked() or 0)
-        before, self.emit = self.emit, self._fast_emit() or self.emit_anywhere
+        before, self.emit = self.emit, self.bolt_emits.fastest()
         if vars(self.bolt).get("emit") is before:  # else it has put something of its own around it
             self.bolt.bind(self)
-
-    # -- emitting ------------------------------------------------------------------------------------------
-
-    def _fast_emit(self) -> Callable[..., list[int] | None] | None:
-        """Make the closure for a default stream with one reader, else None."""
-        default = self.emitter.default
-        if default is None or default.single is None or not self.emitter.one_stream or not self.bolt.auto_anchor:
-            return None
-        return self._emit_one_field(default.single_value) if default.width == 1 else self._emit_row(default.single)
-
-    def _emit_row(self, pick: Pick) -> Callable[..., list[int] | None]:
-        assert self.emitter.default is not None
-        width, slow, bits = self.emitter.default.width, self.emit_anywhere, self.getrandbits
-        plain, task, here, from_other_thread = PLAIN, self, self.calls.here, self._emit_from_other_thread
-
-        def emit(
-            tup: Sequence[Any],
-            stream: str | None = None,
-            anchors: Sequence[Tuple] | None = None,
-            direct_task: int | None = None,
-            need_task_ids: bool = False,
-        ) -> list[int] | None:
-            if not here():
-                return from_other_thread(tup, stream, anchors, direct_task, need_task_ids)
-            if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
-                return slow(tup, stream, anchors, direct_task, need_task_ids)
-            # Asked before the values are: what has none goes the slow way, which says so.
-            if tup.__class__ is not list and tup.__class__ is not tuple:
-                return slow(tup)
-            for value in tup:
-                if value.__class__ not in plain and not (value.__class__ is int and INT_MIN <= value <= INT_MAX):
-                    return slow(tup)
-            current = task._current
-            if len(tup) != width or current is None or current.anchors is not None:
-                return slow(tup)
-            box = pick(tup)
-            put = box.extend  # a look-up and a call are cheaper apart: the slot is no method
-            root = current.root
-            if root:
-                edge = bits(64)
-                current.children ^= edge
-                put((root, edge, [*tup]))
-            else:
-                box.has_untracked = True
-                put((0, 0, [*tup]))
-            return None
-
-        return called_by_users(emit)
-
-    def _emit_one_field(self, pick: Callable[[Any], Outbox]) -> Callable[..., list[int] | None]:
-        """Make the closure for one field: no loop over values, no call for a key."""
-        slow, bits, plain, task = self.emit_anywhere, self.getrandbits, PLAIN, self
-        here, from_other_thread = self.calls.here, self._emit_from_other_thread
-
-        def emit(
-            tup: Sequence[Any],
-            stream: str | None = None,
-            anchors: Sequence[Tuple] | None = None,
-            direct_task: int | None = None,
-            need_task_ids: bool = False,
-        ) -> list[int] | None:
-            if not here():
-                return from_other_thread(tup, stream, anchors, direct_task, need_task_ids)
-            if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
-                return slow(tup, stream, anchors, direct_task, need_task_ids)
-            current = task._current
-            if (
-                (tup.__class__ is not list and tup.__class__ is not tuple)
-                or current is None
-                or current.anchors is not None
-            ):
-                return slow(tup)
-            try:
-                (value,) = tup  # cheaper than to ask for the length and index
-            except ValueError:
-                return slow(tup)
-            if value.__class__ not in plain and not (value.__class__ is int and INT_MIN <= value <= INT_MAX):
-                return slow(tup)
-            box = pick(value)
-            put = box.extend  # a look-up and a call are cheaper apart: the slot is no method
-            root = current.root
-            if root:
-                edge = bits(64)
-                current.children ^= edge
-                put((root, edge, [value]))
-            else:
-                box.has_untracked = True
-                put((0, 0, [value]))
-            return None
-
-        return called_by_users(emit)
-
-    def emit_anywhere(
-        self,
-        tup: Sequence[Any],
-        stream: str | None = None,
-        anchors: Sequence[Tuple] | None = None,
-        direct_task: int | None = None,
-        need_task_ids: bool = False,
-    ) -> list[int] | None:
-        """Emit on any stream, with any anchors, to any number of readers. Any thread."""
-        if not self.calls.here():
-            return self._emit_from_other_thread(tup, stream, anchors, direct_task, need_task_ids)
-        routes = self.emitter.routes(stream, direct_task)
-        values = self.emitter.checked(tup, routes)
-        boxes = self._send(values, routes, self._anchors(anchors, routes), direct_task)
-        return [box.target for box in boxes] if need_task_ids else None
-
-    def emit_many(
-        self,
-        tuples: Iterable[Sequence[Any]],
-        stream: str | None = None,
-        anchors: Sequence[Tuple | TupleId] | Batch | None = None,
-    ) -> None:
-        """Emit several tuples; none of them unless all can travel. Any thread."""
-        rows = tuples if isinstance(tuples, Columns) else [*tuples]
-        if not self.calls.here():
-            self._emit_many_from_other_thread(rows, stream, anchors)
-            return
-        routes = self.emitter.routes(stream, None)
-        found = self._anchors(anchors, routes)
-        tracked = [anchor for anchor in found if anchor.root]
-        one_root = len(tracked) < 2 and all(anchor.anchors is None for anchor in tracked)
-        columns = routes.plain_columns(rows) if one_root and rows else None
-        if columns is None:
-            for values in [self.emitter.checked(row, routes) for row in rows]:
-                self._send(values, routes, found, None)
-            return
-        # The rows of each receiver are one block, with one edge.
-        for box, select in routes.shares(columns):
-            some = columns.select(select)
-            if not tracked:
-                self._note_untracked(len(some))
-            edge = self.getrandbits(64) if tracked else 0
-            for anchor in tracked:
-                anchor.children ^= edge
-            box.put_block(routes.name, tracked[0].root if tracked else 0, edge, some)
-        self._settle_others(tracked)
-
-    def _emit_many_from_other_thread(
-        self,
-        rows: list[Sequence[Any]] | Columns,
-        stream: str | None,
-        anchors: Sequence[Tuple | TupleId] | Batch | None,
-    ) -> None:
-        def emit_all() -> None:
-            for row in copied:
-                self._emit_handed_over(row, stream, given, None, at)
-
-        at = users_line()
-        try:
-            copied = [self.calls.row(self.emitter, row, stream, None, False) for row in rows]
-            given = _given_anchors(anchors)
-            self._refuse_settled(given, stream or DEFAULT_STREAM)
-            self.calls.put(emit_all, "emit_many", copied, tracked=_are_tracked(given), anchors=given)
-        except Exception as error:
-            self.calls.note_refused(error, len(rows), _is_one_open(anchors))
-            raise
-
-    def _anchors(self, given: Iterable[Any] | Batch | None, routes: StreamRoutes) -> tuple[Tuple | Batch, ...]:
-        """Return the anchors of an emit. Raises BadEmit if one of them is done."""
-        anchors: tuple[Tuple | Batch, ...]
-        if given is None:
-            anchors = (self._current,) if self._current is not None and self.bolt.auto_anchor else ()
-        elif isinstance(given, Batch):
-            anchors = (given,)
-        else:
-            # Once: a second look at an iterator finds nothing, and the tuple would be tracked by nobody.
-            anchors = tuple(one if isinstance(one, Batch) else tuple_of(one) for one in given)
-        if self._splits:
-            self._named_anchors += anchors
-        self._refuse_settled(anchors, routes.name)
-        return anchors
-
-    def _refuse_settled(self, anchors: Iterable[Tuple | Batch], stream: str) -> None:
-        """Raise BadEmit for an anchor whose tree is over. Any thread."""
-        if any(anchor.state != OPEN and anchor.root for anchor in anchors):
-            raise BadEmit(
-                f"{self.emitter.component} emitted on stream {stream!r} with an anchor that was already acked or "
-                "failed: its tree could never complete. Emit before you ack, or emit with anchors=[]. Where a thread "
-                "emits after process has returned, set auto_ack = False and ack the tuple then."
-            )
-
-    def _send(
-        self, values: list[Any], routes: StreamRoutes, anchors: Sequence[Tuple | Batch], direct_task: int | None
-    ) -> list[Outbox]:
-        boxes = routes.boxes(values, direct_task)
-        self.copied += len(boxes) - 1
-        # A row for each receiver: with one list in two outboxes a bolt could change what another bolt receives.
-        for box, row in zip(boxes, copies(values, len(boxes)), strict=False):
-            self._put(box, routes.name, row, anchors)
-        self._settle_others(anchors)
-        return boxes
-
-    def note_emitted(self, rows: int) -> None:
-        """Count the emits whose rows have left the outboxes."""
-        # Rule: an emit counts once, whatever its readers. The closures do not count: one reader has a row an emit, and
-        # only the way of all others notes by how many its rows differ.
-        self.stats.emitted += rows - self.copied
-        self.copied = 0
-
-    def _settle_others(self, anchors: Iterable[Tuple | Batch]) -> None:
-        for anchor in anchors:
-            if isinstance(anchor, Batch) and anchor is not self._current:  # nothing else looks at it before its ack
-                settling.settle_children(anchor, self.acks)
-
-    def _emit_from_other_thread(
-        self,
-        tup: Sequence[Any],
-        stream: str | None,
-        anchors: Sequence[Tuple] | None,
-        direct_task: int | None,
-        need_task_ids: bool,
-    ) -> list[int] | None:
-        """Hand an emit of another thread over to the loop.
-
-        It is anchored to the tuples that it names, and to nothing else.
-        """
-        try:
-            row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
-            given = _given_anchors(anchors)
-            self._refuse_settled(given, stream or DEFAULT_STREAM)
-            act = partial(self._emit_handed_over, row, stream, given, direct_task, users_line())
-            self.calls.put(act, "emit", [row], tracked=_are_tracked(given), anchors=given)
-        except Exception as error:
-            self.calls.note_refused(error, 1, _is_one_open(anchors))
-            raise
-        return None
-
-    def _emit_handed_over(
-        self, row: list[Any], stream: str | None, anchors: Sequence[Any], direct_task: int | None, at: tuple[str, int]
-    ) -> None:
-        """Make an emit of another thread, called at the line ``at``."""
-        self._counts_rows = False  # they count as handed over until they are collected
-        try:
-            self.emit_anywhere(row, stream, anchors, direct_task)
-        except BadEmit as error:  # an anchor was acked meanwhile
-            # Rule: what was taken from a thread is processed, or counted: the call has returned, and nobody else knows
-            # that this row is gone.
-            self.stats.errors += 1
-            self._give_up(1)
-            error.called_at = f"{at[0]}:{at[1]}"  # the loop's stack knows nothing of who called
-            self.report(error, anchors[0] if anchors else None, None)
-        finally:
-            self._counts_rows = True
-
-    def give_up_refused(self, refused: RefusedEmits) -> None:
-        """Count emits of other threads that were refused, and tell why."""
-        self.stats.errors += 1
-        self._give_up(refused.gone)
-        self.report(refused.error, None, None)
-
-    def _note_untracked(self, rows: int) -> None:
-        """Count untracked rows of a tick before they are in outboxes."""
-        # Rule: as at a spout. What `process` emits is covered by its tuple, which counts as done only afterwards.
-        if self._current is None and self._counts_rows:
-            self.in_outboxes[0] += rows
-
-    def _put(self, box: Outbox, stream: str, values: list[Any], anchors: Sequence[Tuple | Batch]) -> None:
-        """Put a row into an outbox, with fresh edges for its anchors."""
-        # Every edge is a random 64-bit number. A counter times a constant is not independent under XOR: small trees
-        # could cancel to zero, and be acked before they are done.
-        tracked = [anchor for anchor in anchors if anchor.root]
-        if not tracked:
-            self._note_untracked(1)
-            put = box.switch(stream)
-            box.has_untracked = True
-            put((0, 0, values))
-        elif len(tracked) == 1 and tracked[0].anchors is None:
-            edge = self.getrandbits(64)
-            tracked[0].children ^= edge
-            box.switch(stream)((tracked[0].root, edge, values))
-        else:
-            # One edge for each anchor, even for two of one tree: a shared edge would be XORed in twice and vanish, and
-            # the tree would be acked too early.
-            edges: dict[int, int] = {}
-            for anchor in tracked:
-                edge = self.getrandbits(64)
-                anchor.children ^= edge
-                # Into each entry of the ledger once, as `settling` does with the children: two trees of one set would
-                # cancel each other out. The others are named, with nothing.
-                entries: set[int] = set()
-                for root in each_root(root for root, _ in anchor.anchors or ((anchor.root, 0),)):
-                    entry = entry_of(root)
-                    edges[root] = edges.get(root, 0) ^ (0 if entry in entries else edge)
-                    entries.add(entry)
-            box.switch(stream, multi=True)((list(edges), list(edges.values()), values))
-            box.switch(stream)  # the fast closure appends without asking what the outbox holds
 
     # -- acking --------------------------------------------------------------------------------------------
 
@@ -492,7 +192,7 @@ class BoltTask:
         if not self.calls.here():
             # Rule: what another thread hands over is checked there, where the caller can be told. On the loop a wrong
             # argument would end the run.
-            given = _given(tup)
+            given = tuple_or_batch(tup)
             self._note_leaves(given)
             self.calls.put(partial(self.ack, given), "ack")
         elif isinstance(tup, Batch):
@@ -514,7 +214,7 @@ class BoltTask:
 
     def fail(self, tup: Tuple | TupleId | Batch, reason: str | BaseException | None = None) -> None:
         """Fail every tree of a tuple, or of a batch; ``reason`` travels to the spout. Any thread."""
-        given, cause = _given(tup), cause_of(self.emitter.component, reason)
+        given, cause = tuple_or_batch(tup), cause_of(self.emitter.component, reason)
         error = reason if isinstance(reason, BaseException) else None
         if not self.calls.here():
             self._note_leaves(given)
@@ -550,7 +250,7 @@ class BoltTask:
         Raises BadEmit where the message would not be kept.
         """
         # Refused here, where the bolt can be told: a spout that keeps no dead letters would lose the message.
-        given, cause = _given(tup), cause_of(self.emitter.component, reason, to_dead_letters=True)
+        given, cause = tuple_or_batch(tup), cause_of(self.emitter.component, reason, to_dead_letters=True)
         self._check_dead_letters(given)
         if not self.calls.here():
             self.calls.put(partial(self._fail, given, cause), "dead_letter")
@@ -582,7 +282,7 @@ class BoltTask:
         first = len(self.fails)
         # Rule: an untracked tuple that fails is counted here, by the runtime or by the bolt itself. No spout hears of
         # it, so only this count keeps a run that lost it from ending well.
-        self._give_up(settling.open_untracked(given))
+        self.stats.give_up_untracked(settling.open_untracked(given))
         if isinstance(given, Batch):
             failed = settling.fail(given, self.acks, self.fails)
             self.held.let_batch_go(given)
@@ -595,10 +295,6 @@ class BoltTask:
             self.stats.set_apart("failed", failed)
         self.causes.note(self.fails[first:], cause)
         return failed
-
-    def _give_up(self, untracked: int) -> None:
-        self.stats.unreplayed += untracked
-        self.stats.given_up += untracked
 
     # -- receiving -----------------------------------------------------------------------------------------
 
@@ -696,12 +392,12 @@ class BoltTask:
             waits = sum(1 for _ in work.rows)
             if not work.run.multi and self.bolt.auto_ack:
                 self.stats.acked += work.left - waits - 1  # all but the tuple at fault; see `_process_slice`
-        at = self._current
+        at = self.bolt_emits.current
         work.stop_at(waits + (0 if at is None else len(at) if isinstance(at, Batch) else 1))
 
     def _note_executed(self, work: Work, before: int, now: float, took_s: float) -> None:
         """Count the tuples of a run that the bolt was called for; ``before`` were left of it."""
-        self._current = None
+        self.bolt_emits.current = None
         done = before - max(work.left, 0)
         if work.run.has_untracked:
             first = len(work.run.roots) - before
@@ -766,7 +462,7 @@ class BoltTask:
     @property
     def present(self) -> Tuple | Batch | None:
         """The tuple or batch that is processed now. Any thread: it may hold another's values a moment later."""
-        return self._current
+        return self.bolt_emits.current
 
     def _stop_if_all_failed(self) -> None:
         """Raise EveryTupleFailed unless a tuple has succeeded."""
@@ -798,7 +494,7 @@ class BoltTask:
             for root, edge, values in islice(work.rows, size):
                 # A tuple nobody kept is filled again: that is twice as fast as making one, for every tuple there is.
                 if tup is None:
-                    tup = self._current = make(values, component, stream, source, root, edge)
+                    tup = self.bolt_emits.current = make(values, component, stream, source, root, edge)
                 else:
                     tup.values = values
                     tup.root = root
@@ -847,7 +543,7 @@ class BoltTask:
                 tup = make(values, component, run.stream, run.source, root[0], edge[0], anchors)
             else:
                 tup = make(values, component, run.stream, run.source, root, edge)
-            self._current = tup
+            self.bolt_emits.current = tup
             try:
                 bolt.process(tup)
             except BaseException as error:
@@ -876,32 +572,30 @@ class BoltTask:
         self._process_batch(batch)
 
     def _process_batch(self, batch: Batch) -> None:
-        self._current = batch
+        emits = self.bolt_emits
+        emits.current = batch
         may_split = self._splits and len(batch) > 1
-        marks, copied_before = [box.mark() for box in self._boxes] if may_split else [], self.copied
+        mark = emits.mark() if may_split else None
         # Rule: each tuple comes again as it came. What the call that raised has changed in place would else be changed
         # twice, without a word.
         rows = [copied(values) for values in batch.peek()] if may_split else []
-        self._named_anchors.clear()
+        emits.named_anchors.clear()
         try:
             self.bolt.process_batch(batch)
         except BaseException as error:
             if not hurts_one_tuple(error):
                 raise
-            self._current = None
-            split = may_split and self.withdraws(batch)
-            if not split:
+            emits.current = None
+            if mark is None or not emits.may_be_taken_back(batch):
                 self._batch_raised(error, batch)
                 return
         else:
-            split = False
-        self._current = None
+            mark = None
+        emits.current = None
         # Rule: not inside of the `except`. What a tuple raises when it comes alone would have the batch's error as its
         # context, and the user would read of both, with our calls between them.
-        if split:
-            for box, mark in zip(self._boxes, marks, strict=True):
-                box.withdraw(mark)
-            self.copied = copied_before
+        if mark is not None:
+            emits.take_back(mark)
             self._process_one_by_one(batch, rows)
             return
         if batch.state != OPEN:
@@ -913,7 +607,7 @@ class BoltTask:
             if self.bolt.answers_for_held:
                 self.held.batches[batch] = None
             else:
-                self._named_anchors.clear()  # they would look like a batch that the bolt keeps
+                emits.named_anchors.clear()  # they would look like a batch that the bolt keeps
                 self.held.add_open(batch, self.clock.monotonic(), kept=getrefcount(batch) > UNKEPT_BATCH)
 
     def _process_one_by_one(self, batch: Batch, rows: Sequence[list[Any]]) -> None:
@@ -921,14 +615,6 @@ class BoltTask:
         for index, values in enumerate(rows):
             self._split_left = len(rows) - index - 1
             self._process_batch(settling.batch_of_one(batch, index, values))
-
-    def withdraws(self, batch: Batch) -> bool:
-        """Tell whether the emits of a batch that raised are taken back."""
-        # Rule: only emits for the batch or tuples of it that are open. The edge of another anchor, or of one that was
-        # acked, has gone into its tree: without its row that tree would never be complete.
-        own = {id(batch), *map(id, batch.made or ())}
-        untouched = batch.state == OPEN and all(tup.state == OPEN for tup in batch.made or ())
-        return self._splits and len(batch) > 1 and untouched and own.issuperset(map(id, self._named_anchors))
 
     def _batch_raised(self, error: BaseException, batch: Batch) -> None:
         self.stats.errors += 1
@@ -955,7 +641,7 @@ class BoltTask:
     def _raised(self, error: BaseException, tup: Tuple) -> None:
         # No longer the present tuple: what the bolt emits from elsewhere must not be anchored to a tree that has
         # failed.
-        self._current = None
+        self.bolt_emits.current = None
         self.stats.errors += 1
         before = self.failures.count
         # Rule: an untracked tuple that raised has failed, whatever ``auto_fail`` says. It has no time-out that might
@@ -982,9 +668,9 @@ class BoltTask:
             return
         if not hurts_one_tuple(error):
             raise error
-        current = self._current
+        current = self.bolt_emits.current
         self._raised(error, tup)
-        self._current = current
+        self.bolt_emits.current = current
         if self.failures.at_limit:
             self._stop_if_all_failed()
 
@@ -1092,28 +778,5 @@ class BoltTask:
             raise told from behind(told, error)
 
 
-for _method in (BoltTask.emit_anywhere, BoltTask.emit_many, BoltTask.ack, BoltTask.fail):
+for _method in (BoltTask.ack, BoltTask.fail):
     called_by_users(_method)
-
-
-def _given(tup: Tuple | TupleId | Batch) -> Tuple | Batch:
-    """Return the tuple or batch that is meant. Raises TypeError."""
-    return tup if isinstance(tup, Batch) else tuple_of(tup)
-
-
-def _are_tracked(anchors: Sequence[Tuple | Batch]) -> bool:
-    return any(anchor.root for anchor in anchors)
-
-
-def _is_one_open(anchors: Iterable[Any] | Batch | None) -> bool:
-    """Tell whether an anchor is open, and answers for the emit.
-
-    Anchors may be wrong ones.
-    """
-    named = (anchors,) if isinstance(anchors, Batch) else anchors if isinstance(anchors, (list, tuple)) else ()
-    return any(getattr(getattr(one, "tup", one), "state", None) == OPEN for one in named)
-
-
-def _given_anchors(anchors: Iterable[Any] | Batch | None) -> tuple[Tuple | Batch, ...]:
-    """Return the anchors that an emit names; none for None. Raises TypeError."""
-    return (anchors,) if isinstance(anchors, Batch) else tuple(map(_given, anchors or ()))

@@ -164,7 +164,7 @@ def _left_of(tup: Tuple) -> list[tuple[Root, int]]:
     """Return what a tuple leaves of each of its trees: its edge, and those of the tuples emitted for it."""
     if not tup.anchors:
         return [(tup.root, tup.edge ^ tup.children)]
-    # The children into each entry of the ledger once, as they were emitted (`BoltTask._put`).
+    # The children into each entry of the ledger once, as they were emitted (`BoltEmits._put`).
     left: list[tuple[Root, int]] = []
     entries: set[int] = set()
     for root, edge in tup.anchors:

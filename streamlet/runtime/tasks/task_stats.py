@@ -102,6 +102,11 @@ class TaskStats:
         if count:
             self.of_epochs[counter] = self.of_epochs.get(counter, 0) + count
 
+    def give_up_untracked(self, count: int) -> None:
+        """Count untracked tuples that failed: nobody sends them again."""
+        self.unreplayed += count
+        self.given_up += count
+
     def ran(self, count: int, seconds: float, ended: bool = True) -> None:
         """Count a run of ``count`` tuples that took ``seconds`` in all.
 

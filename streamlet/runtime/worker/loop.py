@@ -678,8 +678,9 @@ class WorkerLoop:
                 else:
                     self.departures.add(worker, runs)
         if isinstance(live.task, BoltTask):
-            if rows or live.task.copied:
-                live.task.note_emitted(rows)
+            emits = live.task.bolt_emits
+            if rows or emits.copied:
+                emits.note_emitted(rows)
             # Rule: noted after what it has emitted for them. A worker that is killed in between seems to have taken
             # along tuples that were done. The other way round, lost ones would seem done, and nobody would hear of it.
             self.untracked.done[live.plan.task_id - 1] = live.task.untracked_done

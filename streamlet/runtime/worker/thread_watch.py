@@ -54,7 +54,7 @@ class ThreadWatch:
             elif refused.kind == FULL:
                 self._tell_refused(live, refused)
             elif not bolt.answers_for_untracked:  # one that does has failed the tuple of the call
-                cast(BoltTask, live.task).give_up_refused(refused)
+                cast(BoltTask, live.task).bolt_emits.give_up_refused(refused)
         if taken:
             self._counted(live)
             live.task.calls.note_refused_taken()

@@ -43,7 +43,8 @@ class Watched:
         self.given_up: list[RefusedEmits] = []
         self.calls = Calls()
         self.stats = SimpleNamespace(lost=0)
-        run = SimpleNamespace(calls=self.calls, stats=self.stats, give_up_refused=self.given_up.append)
+        emits = SimpleNamespace(give_up_refused=self.given_up.append)
+        run = SimpleNamespace(calls=self.calls, stats=self.stats, bolt_emits=emits)
         plan = SimpleNamespace(component="work", task_id=2)
         self.live: Any = SimpleNamespace(component=component, task=run, plan=plan)
         self.watch = ThreadWatch(lambda level, text, component, task: self.texts.append(text))
