@@ -7,6 +7,7 @@ later) and ``stale_metadata`` (the metadata is out of date: refresh it first).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Never, TypeVar
 
 from streamlet.base.errors import BadInput, StreamletError
@@ -194,11 +195,18 @@ _FOREIGN = {
     "AuthenticationMethodNotSupported": f"{_BROKERS}.UnsupportedSaslMechanism",
     "QuotaViolationError": f"{_BROKERS}.ThrottlingQuotaExceeded",
     "PositionOutOfRangeError": f"{_BROKERS}.SnapshotPositionOutOfRange",
+    "LogTruncationError": "streamlet.kafka.consumer.errors.LogTruncated",
+    "ProtocolError": f"{_OWN}.MalformedFrame",
+    "InvalidReceiveError": f"{_OWN}.MalformedFrame",
+    "StaleLeaderEpochCodeError": f"{_BROKERS}.NetworkException",
+    "AsyncProducerQueueFull": "streamlet.kafka.producer.errors.BufferExhausted",
 }
 """kafka-python's errors that have another name here. A broker's errors only lose the ``Error`` at their end."""
 
 _ABSENT = {
     "ConsumerTimeout": "an iteration ends by itself after consumer_timeout_ms, and raises nothing",
+    "InvalidMetadataError": "an error's stale_metadata says that the client asks for metadata before the next try",
+    "FailedPayloadsError": "the future of each record has its own error",
     "StaleMetadata": "an error's stale_metadata says that the client asks for metadata before the next try",
     "TooManyInFlightRequests": "a request waits for its turn, and nothing is raised",
     "RetriableError": "an error's retriable says whether the same call may succeed later",
@@ -212,6 +220,9 @@ _ABSENT = {
 if not TYPE_CHECKING:  # with it a type checker would accept every name
 
     def __getattr__(name: str) -> Never:
+        # Rule: loaded here. Which names are a broker's would else hang on what the program has imported before, and
+        # the first line of most is the one that imports an error.
+        import_module(_BROKERS)
         brokers = {error.__name__ for error in BrokerError.__subclasses__()}
         own = name if name in brokers else name.removesuffix("Error")
         ours = _FOREIGN.get(name) or (f"{_BROKERS}.{own}" if own in brokers else None)

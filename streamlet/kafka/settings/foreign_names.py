@@ -258,15 +258,33 @@ _METHODS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-_STRUCTS = {
+_OTHERS = {
     "BrokerMetadata": "Admin.describe_cluster() has a streamlet.kafka.Broker by its id",
     "PartitionMetadata": "partitions_for(topic) and Admin.describe_topics() have a PartitionInfo each",
     "TopicMetadata": "Admin.describe_topics() has a TopicDescription by name",
     "MemberInformation": "Admin.describe_groups() has a MemberDescription each",
     "MemberState": "Admin.describe_groups() has a MemberDescription each",
     "GroupInformation": "Admin.describe_groups() has a GroupDescription by group",
+    "ACL": "it is called streamlet.kafka.admin.AclBinding here",
+    "ACLFilter": "it is called streamlet.kafka.admin.AclBindingFilter here",
+    "ACLOperation": "it is called streamlet.kafka.admin.AclOperation here",
+    "ACLPermissionType": "it is called streamlet.kafka.admin.AclPermissionType here",
+    "ACLResourcePatternType": "it is called streamlet.kafka.admin.PatternType here",
+    "ResourcePattern": "an AclBinding has the resource's type, name and pattern in itself",
+    "ResourcePatternFilter": "an AclBindingFilter has the resource's type, name and pattern in itself",
+    "ConfigResourceType": "it is called streamlet.kafka.admin.ResourceType here",
+    "AlterConfigOp": "it is called streamlet.kafka.admin.ConfigOp here",
+    "ConfigSourceType": "it is called streamlet.kafka.admin.ConfigSource here",
+    "MemberToRemove": "there is no call that removes members of a group",
+    "IsolationLevel": "isolation_level of a Consumer is 'read_committed' or 'read_uncommitted'",
+    "Serializer": "value_serializer and key_serializer take any function of a value that returns bytes",
+    "Deserializer": "value_deserializer and key_deserializer take any function of bytes",
+    "DefaultSerializer": "bytes are sent as they are, and other values go through value_serializer",
+    "JsonSerializer": "value_serializer takes any function, as lambda value: json.dumps(value).encode()",
+    "AsyncConsumerRebalanceListener": "a ConsumerRebalanceListener's methods are called by poll(), in its thread",
+    "BrokerConnection": "connections are the client's own",
 }
-"""kafka-python's tuples of answers, and where ours are."""
+"""Names of kafka-python beside its clients, and where ours are."""
 
 
 def answer_missing(module: str) -> Callable[[str], Never]:
@@ -275,8 +293,8 @@ def answer_missing(module: str) -> Callable[[str], Never]:
     def missing(name: str) -> Never:
         if name in _CLASSES:
             ours = f"streamlet.kafka.{_CLASSES[name]} takes the same settings"
-        elif name in _STRUCTS:
-            ours = _STRUCTS[name]
+        elif name in _OTHERS:
+            ours = _OTHERS[name]
         else:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         # An AttributeError would be replaced by the import system's own text, which names nothing of ours.

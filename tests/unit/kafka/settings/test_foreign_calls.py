@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +15,9 @@ import pytest
 import streamlet.kafka
 from streamlet.base.errors import WrongArgument
 from streamlet.kafka import Admin, Consumer, NewTopic, Producer, errors
-from streamlet.kafka.settings.foreign_names import GUIDE
+from streamlet.kafka.settings.foreign_names import _OTHERS, GUIDE
 from tests.docs.pages import ROOT
+from tests.patience import PATIENCE_S
 
 SERVERS = "127.0.0.1:1"
 
@@ -98,10 +101,24 @@ def test_every_broker_error_of_kafka_python_is_answered() -> None:
             exec(f"from streamlet.kafka.errors import {theirs}")
 
 
+def test_a_broker_error_is_answered_though_nothing_else_was_imported_before() -> None:
+    """The import of an error is the first line of most programs: by then no other module has made the classes known."""
+    program = "from streamlet.kafka.errors import TopicAlreadyExistsError"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert "it is called streamlet.kafka.broker_errors.TopicAlreadyExists here" in done.stderr
+
+
 def test_each_error_that_is_named_is_there() -> None:
     for theirs, ours in errors._FOREIGN.items():
         module, _, name = ours.rpartition(".")
         assert hasattr(importlib.import_module(module), name), theirs
+
+
+def test_each_name_beside_the_clients_that_is_named_is_there() -> None:
+    named = [re.search(r"it is called (\S+)\.(\w+) here", ours) for ours in _OTHERS.values()]
+    found = [one for one in named if one]
+    assert len(found) > 5
+    assert [one[0] for one in found if not hasattr(importlib.import_module(one[1]), one[2])] == []
 
 
 def test_an_unknown_name_of_the_errors_is_an_ordinary_error() -> None:
