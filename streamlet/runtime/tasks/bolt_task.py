@@ -38,9 +38,9 @@ from streamlet.runtime.tasks.in_hand import (
     COUNT,
     LENGTH,
     TASK,
+    UNWATCHED,
+    CallWatch,
     InHand,
-    LookBack,
-    none_kept,
     shortened,
 )
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
@@ -96,6 +96,7 @@ class BoltTask:
 
     ``acks`` (root -> delta) and ``fails`` are the worker's, shared by all its tasks and emptied each turn.
     ``first_failures``: after so many tuples without one success ``execute`` raises EveryTupleFailed; 0: never.
+    ``emitted_much`` tells whether what waits in the outboxes is as much as one turn may emit.
     """
 
     # Long: emit, ack and process meet in the present tuple, and no call between them may cost a tuple anything. What
@@ -125,6 +126,8 @@ class BoltTask:
         causes: FailureCauses | None = None,
         without_dead_letters: Mapping[int, str] = {},
         longest_wait_s: float = inf,
+        watch: CallWatch = UNWATCHED,
+        emitted_much: Callable[[], bool] = lambda: False,
     ) -> None:
         self.bolt = bolt
         self.calls = TaskCalls(OtherThreads(), emitter.component) if calls is None else calls
@@ -140,6 +143,8 @@ class BoltTask:
         self.sources = sources
         self.clock = clock
         self.report = report
+        self.watch = watch
+        self._emitted_much = emitted_much
         self._tells_given = tells_given
         self.named = named or {}
         """Tuple class of each (component, stream) that the bolt reads by field name."""
@@ -147,7 +152,7 @@ class BoltTask:
         self.report_metric = self.stats.report_metric
         self.bolt_emits = BoltEmits(bolt, emitter, self.calls, acks, getrandbits, self.stats, report, boxes, cells)
         self.in_outboxes = self.bolt_emits.in_outboxes
-        self.held = HeldTuples(self._forgotten)
+        self.held = HeldTuples(self._forgotten, watch.look_if_missed)
         self.calls.waits = self._waits_for_room
         self._untracked_taken = 0
         """Untracked tuples that ``execute`` was given and has finished, held ones among them."""
@@ -167,12 +172,6 @@ class BoltTask:
         self.slices = SliceSize(bolt.batch_size if self._by_batch else None, longest_wait_s)
         self._tick_s = 0.0
         """Seconds of the latest tick, or half of those before it."""
-        self.long_s = inf
-        """Seconds of a slice after which ``look_back`` is called."""
-        self.look_back: LookBack = none_kept
-        """Returns the seconds while the call could not go on."""
-        self.emitted_much: Callable[[], bool] = lambda: False
-        """Tells whether what waits in the outboxes is as much as one turn may emit; the loop's."""
         self._noted_held = 0
         self.failures = FirstFailures(first_failures)
         self.emit, self.emit_many = self.bolt_emits.fastest(), self.bolt_emits.emit_many
@@ -348,7 +347,7 @@ class BoltTask:
         """Tell whether many bytes were emitted; let the next slice be smaller then."""
         # Rule: many bytes end the turn of a bolt, as they end a spout's: no mark counts them before it is over. A large
         # row takes long to make, so slices of a fast bolt are not looked at one by one.
-        if not self.emitted_much():
+        if not self._emitted_much():
             return False
         self.slices.halve()
         return True
@@ -360,7 +359,7 @@ class BoltTask:
         """
         # Rule: a bolt on the loop is not slow for the time in which another's call held the interpreter's lock. Of one
         # with calls of 3 ms the log said that its tuples take 24 s.
-        kept_s = self._look_back(work, size, began) if now - began >= self.long_s else 0.0
+        kept_s = self._look_back(work, size, began) if now - began >= self.watch.long_s else 0.0
         self.slices.was_slow(size + min(0, work.left), now - began - kept_s, now)
         return kept_s
 
@@ -376,7 +375,7 @@ class BoltTask:
             on = f" on a tuple from {source}, {shortened(run.values[first])}"
         else:
             on = f" on one of {count} tuples from {source}"
-        return self.look_back(self.task_id, self._called.__name__, began, on)
+        return self.watch.look_back(self.task_id, self._called.__name__, began, on)
 
     def _break_off(self, work: Work, size: int) -> None:
         """Leave of a run what the bolt had not begun.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -25,7 +25,7 @@ from streamlet.model.topology import ComponentDef
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.failure_causes import FailureCauses
-from streamlet.runtime.tasks.in_hand import InHand, Key
+from streamlet.runtime.tasks.in_hand import UNWATCHED, CallWatch, InHand, Key
 from streamlet.runtime.tasks.named_values import tuple_classes
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.shuffle import Shuffle
@@ -100,9 +100,18 @@ def component_names(tasks: Iterable[LiveTask]) -> dict[int, str]:
 
 
 def build_task(
-    shared: WorkerContext, task: TaskPlan, other_threads: OtherThreads, cells: TaskCells | None = None
+    shared: WorkerContext,
+    task: TaskPlan,
+    other_threads: OtherThreads,
+    cells: TaskCells | None = None,
+    watch: CallWatch = UNWATCHED,
+    emitted_much: Callable[[Collection[Outbox]], bool] = lambda boxes: False,
 ) -> LiveTask:
-    """Instantiate and bind one task; ``initialize`` is not called yet. ``cells`` outlive the process."""
+    """Instantiate and bind one task; ``initialize`` is not called yet.
+
+    ``cells`` outlive the process. ``emitted_much`` tells whether what waits in outboxes is as much as one turn may
+    emit.
+    """
     definition = shared.plan.topology.component(task.component)
     own = {key: parse_setting(key, value, f"{task.component}'s config") for key, value in definition.config.items()}
     conf = {**shared.conf, **own, "topology.name": shared.plan.topology.name}
@@ -135,6 +144,7 @@ def build_task(
             cells=cells,
             by_batch=_readers_take_batches(shared.plan, task.component),
             may_join=_is_acked_at_once(shared.plan, task.component),
+            emitted_much=partial(emitted_much, boxes.values()),
         )
     else:
         assert isinstance(component, Bolt)
@@ -163,6 +173,8 @@ def build_task(
             causes=shared.causes,
             without_dead_letters=_without_dead_letters(shared),
             longest_wait_s=_shortest_target_s(shared, task.component),
+            watch=watch,
+            emitted_much=partial(emitted_much, boxes.values()),
         )
     return LiveTask(task, component, conf, context, list(boxes.values()), run)
 

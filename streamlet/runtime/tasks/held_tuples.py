@@ -48,10 +48,6 @@ KEPT_IN_BATCH = _kept_in_batch()
 """References to a tuple that only its batch holds, asked for as ``add_open`` does."""
 
 
-def _nobody_looks() -> None:
-    pass
-
-
 def _within_s(times: Iterable[tuple[float, float]], since: float, now: float) -> float:
     """Return the seconds of a time that lie in any of these."""
     seconds = 0.0
@@ -93,11 +89,15 @@ class UnderWay:
 class HeldTuples:
     """What one bolt holds, since when, and how much it may.
 
-    ``dropped`` takes each untracked tuple that the bolt kept, did not settle, and keeps no more.
+    ``dropped`` takes each untracked tuple that the bolt kept, did not settle, and keeps no more. ``look_if_missed``
+    finds, and notes here, whether the process has stood still until now.
     """
 
-    def __init__(self, dropped: Callable[[Tuple], None] = lambda tup: None) -> None:
+    def __init__(
+        self, dropped: Callable[[Tuple], None] = lambda tup: None, look_if_missed: Callable[[], None] = lambda: None
+    ) -> None:
         self._dropped = dropped
+        self._look_if_missed = look_if_missed
         self.given: dict[Tuple, float] = {}
         """Each tuple, and when the bolt was given it. Changed by methods alone, and read by any thread."""
         self.untracked = 0
@@ -131,8 +131,6 @@ class HeldTuples:
         """Times while the process stood still, or emits of the bolt waited for room. Any thread appends."""
         self._not_full: deque[tuple[float, float]] = deque(maxlen=MOST_STOOD)
         """Times when it was not full, however much it held. Any thread appends."""
-        self.look_if_missed: Callable[[], None] = _nobody_looks
-        """Finds, and notes here, whether the process has stood still until now."""
         self.threads: set[int] = set()
         """Those that have made its calls, by their native ids."""
         self._full_since: float | None = None
@@ -211,7 +209,7 @@ class HeldTuples:
         """Note that a held tuple is worked on no longer. Any thread."""
         # Rule: the thread of a call looks before it says that this is over. If the call held the interpreter's lock,
         # nobody has looked yet, and who does so first must find it under way.
-        self.look_if_missed()
+        self._look_if_missed()
         self._over[tup] = None
         self.calls.pop(tup, None)
 
@@ -310,7 +308,7 @@ class HeldTuples:
 
     def _stood_s(self, since: float, now: float) -> float:
         """Return for how long nothing of the bolt could go on."""
-        self.look_if_missed()
+        self._look_if_missed()
         stood = [*self._stood, (self._room_since, now)] if self._waits_for_room else [*self._stood]
         return _within_s(stood, since, now)
 
@@ -358,7 +356,7 @@ class HeldTuples:
         # With the time that the loop spends in another bolt's call a pool would be taken for a slow one.
         since, self._full_since = self._full_since, None
         if since is not None and then > since:
-            self.look_if_missed()
+            self._look_if_missed()
             self._full_s += then - since - _within_s(self._not_full, since, then)
 
     def _first_left(self) -> float | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import msgpack
@@ -84,9 +85,26 @@ Returns the seconds of it while it could not go on.
 """
 
 
-def none_kept(task: int, call: str, began: float, on: str) -> float:
-    """Return 0: nobody knows of a time while the call stood."""
+def _none_kept(task: int, call: str, began: float, on: str) -> float:
     return 0.0
+
+
+def _nobody_looks() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class CallWatch:
+    """What looks at calls that take long. The loop's; by itself it sees nothing."""
+
+    long_s: float = inf
+    """Seconds of a call after which ``look_back`` is called."""
+    look_back: LookBack = _none_kept
+    look_if_missed: Callable[[], None] = _nobody_looks
+    """Finds, and notes at the bolts, whether the process has stood still until now. Any thread."""
+
+
+UNWATCHED = CallWatch()
 
 
 @dataclass(frozen=True, slots=True)

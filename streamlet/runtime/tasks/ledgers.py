@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from math import inf
 from typing import Any
 
 from streamlet.base.clock import Clock
@@ -17,7 +16,7 @@ from streamlet.components.spout import FailReason, FailureCause
 from streamlet.model.plan import Plan
 from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.runtime.tasks.failure_causes import FailureCauses
-from streamlet.runtime.tasks.in_hand import InHand, LookBack, none_kept
+from streamlet.runtime.tasks.in_hand import UNWATCHED, CallWatch, InHand
 from streamlet.runtime.tasks.settling import drop, left_of_run
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import behind, spout_failed
@@ -48,6 +47,7 @@ class Ledgers:
         causes: FailureCauses | None = None,
         final: Callable[[int, int, int, int], None] = lambda task_id, given_up, kept, lost: None,
         unfinished: Callable[[int, int], None] = lambda task_id, messages: None,
+        watch: CallWatch = UNWATCHED,
     ) -> None:
         """Begin without spouts.
 
@@ -59,9 +59,6 @@ class Ledgers:
         """Whether a spout that raises is retired, and the turn goes on: then ``failure`` must be looked at after it."""
         self.failure: StreamletError | None = None
         """The first error that retired a spout, or that was raised when everything had been worked off."""
-        self.long_s = inf
-        """Seconds of a call after which ``look_back`` is called."""
-        self.look_back: LookBack = none_kept
         self._plan = plan
         self._clock = clock
         self._acks = acks
@@ -71,6 +68,7 @@ class Ledgers:
         self._in_hand = in_hand
         self._final = final
         self._unfinished = unfinished
+        self._watch = watch
         self._worker_of: Mapping[int, int] = {task.task_id: task.worker for task in plan.spout_tasks}
         owners = list(self._worker_of)
         self._sole_owner = owners[0] if len(owners) == 1 else None
@@ -278,6 +276,6 @@ class Ledgers:
         finally:
             # Rule: a spout's call that takes long is looked back at like a bolt's. It may hold the interpreter's lock,
             # and nobody takes what the threads of bolts emit meanwhile.
-            if self._clock.monotonic() - now >= self.long_s:
-                self.look_back(spout.task_id, where, now, "")
+            if self._clock.monotonic() - now >= self._watch.long_s:
+                self._watch.look_back(spout.task_id, where, now, "")
             self._in_hand.clear()

@@ -85,6 +85,7 @@ class SpoutTask:
         cells: TaskCells | None = None,
         by_batch: bool = False,
         may_join: bool = False,
+        emitted_much: Callable[[], bool] = lambda: False,
     ) -> None:
         self.spout = spout
         self.hears_failures = hears_failures(type(spout))
@@ -132,8 +133,8 @@ class SpoutTask:
         self._emits_asked = 0
         self._most_emits = 0
         """Emits after which the present turn ends."""
-        self.emitted_much: Callable[[], bool] = lambda: False
-        """Tells whether what waits in the outboxes is as much as one turn may emit; the loop's."""
+        self._emitted_much = emitted_much
+        """Tells whether what waits in the outboxes is as much as one turn may emit."""
         self._follows = not spout.answers_for_failures
         self._failed_ids: set[Hashable] = set()  # failed, and not acked since
         self._failed_besides = 0
@@ -518,7 +519,7 @@ class SpoutTask:
                 # Rule: a turn ends when it has emitted many bytes. No mark counts them before it is over, and 128 rows
                 # of a megabyte would be there. A turn of small rows is over before anybody looks.
                 if asked in LOOKS and ((at := monotonic()) >= weighs_at or at - began >= (self.emits - first) * MAKE_S):
-                    if at >= over or self.emitted_much():
+                    if at >= over or self._emitted_much():
                         break
                     weighs_at = min(at + WEIGH_AFTER_S, over)
         finally:

@@ -41,8 +41,9 @@ class BackPressure:
         clock: Clock,
         pause: Callable[[str], None],
         resume: Callable[[str], None],
+        bounded: list[BoltTask],
     ) -> None:
-        self.bounded: list[BoltTask] = []
+        self.bounded = bounded
         """The bolts with ``max_unacked``, and those that answer for untracked tuples."""
         self.suspects = OneByOne()
         self.behind_full: Set[int] = frozenset()

@@ -12,6 +12,7 @@ from streamlet.components.tuples import Tuple
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext
 from streamlet.runtime.tasks.held_tuples import LONG_S
+from streamlet.runtime.tasks.in_hand import CallWatch
 from streamlet.runtime.tasks.user_errors import held_lock
 from streamlet.runtime.worker.hang_watch import present_call
 from streamlet.runtime.worker.held_watch import LOOKS, HeldWatch, TellOfTask
@@ -37,8 +38,7 @@ class LongCalls:
         self._shared, self._tasks, self._bounded = shared, tasks, bounded
         self._thread = threading.get_native_id()
         self._limit_s: float = shared.conf["streamlet.task.hang.secs"]
-        self.long_s = min(LONG_S, self._limit_s)
-        """Seconds of a call on the loop after which ``look_back`` is called."""
+        self.watch = CallWatch(min(LONG_S, self._limit_s), self.look_back, self._look_if_missed)
         self.standstill = Standstill(self._stood, threads=self._threads, clock=shared.clock.monotonic)
         self._locks = LockWatch(
             self._thread,
@@ -73,13 +73,13 @@ class LongCalls:
         if self._held is not None:
             self._held.look_if_due(now, tell)
 
-    def look_if_missed(self) -> None:
+    def _look_if_missed(self) -> None:
         """Look if the thread that looks often has not done so. Any thread."""
         self.standstill.look_if_missed(self._shared.clock.monotonic())
 
     def is_over(self, task: int, call: str, began: float) -> None:
         """Look back at a call of the loop, if it took long."""
-        if self._shared.clock.monotonic() - began >= self.long_s:
+        if self._shared.clock.monotonic() - began >= self.watch.long_s:
             self.look_back(task, call, began, "")
 
     def look_back(self, task: int, call: str, began: float, on: str) -> float:

@@ -18,7 +18,7 @@ import math
 import os
 import selectors
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel, hurts_one_tuple
@@ -33,7 +33,7 @@ from streamlet.runtime.links.links import Departures, Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext, build_task, component_names, takes_batches
-from streamlet.runtime.tasks.emitter import Inbox, Run, Work
+from streamlet.runtime.tasks.emitter import Inbox, Outbox, Run, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.other_threads import OtherThreads
 from streamlet.runtime.tasks.spout_task import SpoutTask
@@ -143,6 +143,8 @@ class WorkerLoop:
             self._fail_too_large,
         )
         to = self.departures.to
+        bounded: list[BoltTask] = []
+        self.long_calls = LongCalls(shared, self.tasks, bounded, self.post)
         self.ledgers = Ledgers(
             shared.plan,
             shared.clock,
@@ -153,6 +155,7 @@ class WorkerLoop:
             shared.causes,
             self.untracked.note_final,
             self.untracked.note_open,
+            self.long_calls.watch,
         )
         self.spouts = self.ledgers.spouts
         bolts = [task for task in shared.plan.bolt_tasks if task.worker == shared.worker]
@@ -171,6 +174,7 @@ class WorkerLoop:
             shared.clock,
             self.pause,
             self.resume,
+            bounded,
         )
         self._grown = False
         """Whether the process has grown in a turn that is not over."""
@@ -200,8 +204,6 @@ class WorkerLoop:
         self.at_rest = False
         """Whether the last turn has left nothing to do before a timer, a spout or another worker brings something."""
         self.timers = Timers()
-        self.long_calls = LongCalls(shared, self.tasks, self.back_pressure.bounded, self.post)
-        self.ledgers.look_back, self.ledgers.long_s = self.long_calls.look_back, self.long_calls.long_s
         self._thread_watch = ThreadWatch(shared.tell, self._note_final)
         self._process_watch = ProcessWatch(shared.tell)
         self.wakeups = SpoutWakeups(
@@ -235,7 +237,9 @@ class WorkerLoop:
             self.shared.in_hand.note_call(task.task_id, where, began)
             try:
                 cells = self.untracked.cells_of(task.task_id)
-                live = self.tasks[task.task_id] = build_task(self.shared, task, self.other_threads, cells)
+                live = self.tasks[task.task_id] = build_task(
+                    self.shared, task, self.other_threads, cells, self.long_calls.watch, self._emitted_much
+                )
                 self.shared.built(live)
                 self.long_calls.is_over(task.task_id, where, began)
                 where, began = "initialize", self.clock.monotonic()
@@ -251,7 +255,6 @@ class WorkerLoop:
                 raise told from behind(told, error)
             whose = f"{task.component}, or a library that it uses,"
             self._process_watch.look(whose, task.component, task.task_id)
-            live.task.emitted_much = partial(self._emitted_much, live)
             if isinstance(live.task, SpoutTask):
                 self._add_spout(live.task, now)
             else:
@@ -282,8 +285,6 @@ class WorkerLoop:
         assert isinstance(live.component, Bolt) and isinstance(live.task, BoltTask)
         if live.task.held.most or live.component.answers_for_untracked:
             self.back_pressure.bounded.append(live.task)
-        live.task.look_back, live.task.long_s = self.long_calls.look_back, self.long_calls.long_s
-        live.task.held.look_if_missed = self.long_calls.look_if_missed
         if live.component.answers_for_untracked or not live.component.auto_ack:
             self._holders.append(live.task)
         if live.component.timer_interval_s is not None:
@@ -731,15 +732,15 @@ class WorkerLoop:
             self.census.begin_if_due(now)
         return again
 
-    def _emitted_much(self, live: LiveTask) -> bool:
+    def _emitted_much(self, boxes: Collection[Outbox]) -> bool:
         """Tell whether a turn has emitted as much as it may."""
         # Rule: measure each row when the process has grown, and only then: one row in 128 by chance does not see the
         # megabyte of every fifth, and a turn of a few milliseconds makes fifty of them.
         if not self.growth.look(self.clock.monotonic()):
-            return sum(box.weigh() for box in live.boxes) >= self._turn_bytes
+            return sum(box.weigh() for box in boxes) >= self._turn_bytes
         self._grown = True
         here = self.shared.worker
-        places = [(box, self.inbox if self._worker_of[box.target] == here else self.departures) for box in live.boxes]
+        places = [(box, self.inbox if self._worker_of[box.target] == here else self.departures) for box in boxes]
         return sum(box.measure(place.sizes) for box, place in places) >= self._turn_bytes
 
     def _recount_if_grown(self, now: float) -> None:

@@ -631,9 +631,9 @@ def test_what_a_turn_has_emitted_is_measured_row_by_row_when_the_process_has_gro
         monkeypatch.setattr(routing, "uniform", lambda: 0.0)
         for row in ([1], *[["x" * one.loop._turn_bytes]] * 2):
             live.boxes[0].extend((0, 0, row))
-        assert not one.loop._emitted_much(live)
+        assert not one.loop._emitted_much(live.boxes)
         grown = True
-        assert one.loop._emitted_much(live)
+        assert one.loop._emitted_much(live.boxes)
         place = one.loop.inbox if workers == 1 else one.loop.departures
         assert place.sizes.mixed == {(SPOUT, "default")}
         live.boxes[0].take()

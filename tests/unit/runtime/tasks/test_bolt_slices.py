@@ -9,6 +9,7 @@ import pytest
 from streamlet import Batch, Bolt, Tuple
 from streamlet.runtime.tasks.batch_bound import BatchBound
 from streamlet.runtime.tasks.emitter import Run, Work
+from streamlet.runtime.tasks.in_hand import CallWatch
 from streamlet.runtime.tasks.slices import SLICE
 from tests.unit.runtime.tasks.bolt_rig import Rig, bolt
 
@@ -41,8 +42,7 @@ def test_a_bolt_is_not_slow_for_the_time_in_which_its_thread_could_not_go_on() -
             rig.clock.advance(8.0)
 
     rig = Rig(Waits())
-    rig.task.long_s = 1.0
-    rig.task.look_back = lambda *call: looked.append(call) or 6.0
+    rig.task.watch = CallWatch(1.0, lambda *call: looked.append(call) or 6.0)
     rig.run((7, ["a"]))
     (look,) = looked
     assert look[1:] == ("process", 0.0, " on a tuple from source, ['a']")
@@ -89,7 +89,7 @@ def test_a_bolts_turn_ends_when_many_bytes_were_emitted(took_s: float, wanted: l
 
     rig = Rig(Making())
     rig.task.slices.size = 1
-    rig.task.emitted_much = lambda: True
+    rig.task._emitted_much = lambda: True
     work = Work(Run(1, 5, "default", False, [7] * len(rows), list(range(len(rows))), rows))
     for _ in wanted:
         sizes.append(0)

@@ -153,14 +153,14 @@ def test_a_bolt_is_not_full_while_the_process_stands_or_nobody_takes_what_it_emi
 
 def test_no_time_is_counted_before_somebody_has_looked_whether_the_process_stood() -> None:
     """The loop may be the first to run again, and who ends a call may have held the lock in it."""
-    held, one, looks = HeldTuples(), tup(1), []
+    one, looks = tup(1), []
 
     def look() -> None:
         looks.append([*held.calls])
         if len(looks) == 1:
             held.note_stood(3.0, 10.0)
 
-    held.look_if_missed = look
+    held = HeldTuples(look_if_missed=look)
     held.bound(1)
     held.add(one, 1.0)
     held.begins(one, 1.0)

@@ -402,7 +402,7 @@ def test_a_turn_asks_no_more_often_than_its_budget_and_stops_when_nothing_comes(
 def test_a_spouts_turn_ends_when_many_bytes_were_emitted(took_s: float, wanted: int) -> None:
     """At once where a call takes as long as a large row does to make; else after a thousandth of a second."""
     rig = Rig(max_pending=1000)
-    rig.task.emitted_much = lambda: True
+    rig.task._emitted_much = lambda: True
 
     def making(spout: Scripted) -> None:
         rig.clock.advance(took_s)
