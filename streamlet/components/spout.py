@@ -152,6 +152,14 @@ class Spout(Component):
         tasks = cls.par if par is None else par
         return ComponentSpec(cls, SPOUT, name=name, par=tasks, config=merged, outputs=outputs)
 
+    @classmethod
+    def gives_up_by(cls, kwargs: Mapping[str, Any]) -> str:
+        """Return its user's policy for messages that always fail; "" without one.
+
+        As it is written, ``on_poison = "skip"``; ``kwargs`` are those of its line in the topology.
+        """
+        return ""
+
     def next_tuple(self) -> None:
         """Emit the tuples at hand, or none, and return. Called again at once while it emits."""
         raise NotImplementedError(f"{type(self).__name__} does not define next_tuple()")

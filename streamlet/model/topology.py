@@ -11,6 +11,7 @@ from streamlet.base.errors import BadInput
 from streamlet.base.loaded_sources import note_defined
 from streamlet.model.grouping import Grouping
 from streamlet.model.pystorm_names import TOPOLOGY, missing
+from streamlet.model.settings import SETTINGS
 from streamlet.model.spec import ComponentSpec, OutputRef, as_name, input_pairs, source_stream
 from streamlet.model.stream import DEFAULT_STREAM, Stream, StreamId
 
@@ -89,6 +90,7 @@ class TopologyMeta(type):
         config: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
             config.update(vars(base).get("config") or {})
+        _check_no_settings(name, namespace, config)
         lines = _lines(cls)
         # Frozen when the class body ends: from here on the topology is data. Coordinator and workers each import the
         # file and derive the same plan from it; nothing that code does to a spec afterwards can make them differ.
@@ -125,6 +127,28 @@ def _check_names(topology: str, namespace: Mapping[str, Any]) -> None:
     config = namespace.get("config")
     if config is not None and not isinstance(config, Mapping):
         raise BadInput(f'{topology}.config is {config!r:.80}: give a dict, {{"topology.max.spout.pending": 100}}.')
+
+
+_AS_ATTRIBUTES = {key.replace(".", "_"): key for key in SETTINGS} | {
+    name: key
+    for key in SETTINGS
+    if key.startswith("topology.")
+    and ("_" in (name := key.removeprefix("topology.").replace(".", "_")) or name == "delivery")
+}
+"""A setting's name as an attribute would have it, with the key. Of one word are constants of a user's own, too."""
+
+
+def _check_no_settings(topology: str, namespace: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Refuse a setting that is written as an attribute of the class. Raises BadInput."""
+    # Rule: nothing reads it there. A topology with delivery = "exactly-once" in its body ran at least once, and no word
+    # was said.
+    for name, value in namespace.items():
+        key = _AS_ATTRIBUTES.get(name)
+        if key is not None and key not in config and isinstance(value, (str, int, float)):
+            raise BadInput(
+                f"{topology}.{name} = {value!r:.80} sets nothing: a topology's settings stand in its config. Write "
+                f'config = {{"{key}": {value!r:.80}}}; a value of your own needs another name.'
+            )
 
 
 def _lines(topology: type) -> dict[str, ComponentSpec]:

@@ -22,7 +22,7 @@ from streamlet.model.plan import TICK_PERIOD, TIME_OUT
 from streamlet.model.settings import SETTINGS, STORMS_SETTINGS, parse_setting
 from streamlet.model.spec import BOLT, SPOUT
 from streamlet.model.stream import DEFAULT_STREAM, Stream
-from streamlet.model.time_outs import first_time_out
+from streamlet.model.time_outs import first_time_out, spouts_behind
 from streamlet.model.topology import BoltInput, ComponentDef, TopologySpec, declared_streams
 from streamlet.model.uncalled_names import uncalled
 
@@ -151,7 +151,30 @@ def _whole(topology: TopologySpec) -> Iterator[Problem]:
 def warnings_of(topology: TopologySpec) -> list[str]:
     """Return a warning for each thing that was hardly meant."""
     classes = dict.fromkeys(component.cls for component in topology.components)
-    return [*unread_streams(topology), *(line for cls in classes for line in misspelt(cls))]
+    names = (line for cls in classes for line in misspelt(cls))
+    return [*unread_streams(topology), *names, *blameless_rows(topology)]
+
+
+def blameless_rows(topology: TopologySpec) -> list[str]:
+    """Warn of bolts whose batches fail whole behind spouts that give up."""
+    # Rule: said where a policy passes over what always fails. A batch with one bad tuple fails its good ones too, try
+    # after try: of 20,000 records, 2 % of them bad, 19,452 good ones became dead letters, and the run ended with 0.
+    found = []
+    for bolt in topology.components:
+        cls = bolt.cls
+        if bolt.kind != BOLT or not cls.takes_batches() or cls.process_batch.__module__.startswith("streamlet."):
+            continue
+        if not cls.auto_fail or cls.on_batch_error != "fail":
+            continue
+        policies = {spout.name: spout.cls.gives_up_by(spout.kwargs) for spout in spouts_behind(topology, bolt.name)}
+        by = " and ".join(f"{name} by {policy}" for name, policy in policies.items() if policy)
+        if by:
+            found.append(
+                f"The bolt {bolt.name} fails a whole batch for one tuple that raises, and what fails too often is "
+                f'given up ({by}): good records with it. Set on_batch_error = "split" in {cls.__name__}: then the '
+                "tuple at fault alone fails."
+            )
+    return found
 
 
 def endless_spouts(topology: TopologySpec) -> list[str]:

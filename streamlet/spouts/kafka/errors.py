@@ -27,6 +27,17 @@ class NoSuchTopic(BadInput):
         )
 
 
+class NoTopicMatches(BadInput):
+    """No topic matches the pattern, and the run is to end."""
+
+    def __init__(self, pattern: str) -> None:
+        super().__init__(
+            f"No topic of the cluster matches topics_pattern={pattern!r}, and the run would end with nothing read. "
+            "Correct the pattern in the SpoutConfig: it has to match whole names. Or create a topic for it (`streamlet "
+            "dev topic NAME`, or Admin.create_topics). A run without an end waits for topics that match."
+        )
+
+
 class TopicsDeleted(StreamletError):
     """All topics that a spout reads were deleted during its run.
 

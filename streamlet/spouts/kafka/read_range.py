@@ -97,6 +97,25 @@ def partitions_in(given: Any, chosen: ChosenTopics) -> list[Partition]:
     return [Partition(*key) if isinstance(key, tuple) else Partition(chosen.names[0], key) for key in given]
 
 
+EARLIEST_TIME_MS = 10_000_000_000
+"""Milliseconds below which a time, of April 1970, was meant as an offset."""
+
+
+def wrong_bounds(start: Any, stop: Any) -> str | None:
+    """Return why no record lies between two places that were checked; None: some may."""
+    # Rule: a read that can give nothing is refused. Bounds in the wrong order ended at once, with everything "caught
+    # up" and status 0.
+    first, last = place_of(start), place_of(stop)
+    if first is not None and last is not None and first.where == last.where == TIMESTAMP:
+        return None if first.number < last.number else f"start_offset is {start!r}: nothing lies between the two"
+    if isinstance(start, Mapping) and isinstance(stop, Mapping):
+        for key in start.keys() & stop.keys():
+            one, other = (place_of(given[key], whole_number=OFFSET) for given in (start, stop))
+            if one is not None and other is not None and one.where == other.where and one.number >= other.number:
+                return f"start_offset begins {key!r} at {start[key]!r}: nothing lies between the two"
+    return None
+
+
 def wrong_place(given: Any, ends: tuple[str, ...], chosen: ChosenTopics) -> str | None:
     """Return why a setting names no place; None: it does. ``ends``: those of the log that it may name."""
     words = " or ".join(f'"{end}"' for end in ends)
@@ -105,6 +124,13 @@ def wrong_place(given: Any, ends: tuple[str, ...], chosen: ChosenTopics) -> str 
         if place is None or place.where not in (*ends, TIMESTAMP):
             return (
                 f"{words}, a datetime with a time zone, milliseconds since 1970, or a dict by partition are understood"
+            )
+        # Rule: a small number is an offset by mistake. As a time it lies before every record, and a read that was to
+        # stop at offset 5 ended at once, with nothing read and status 0.
+        if isinstance(given, int) and (given > 0 or EARLIEST not in ends) and given < EARLIEST_TIME_MS:
+            return (
+                "a whole number is a time here, milliseconds since 1970, and this one is of that year. An offset is "
+                f"given by partition: {{0: {given}}}"
             )
         return None
     return next(_wrong_in(given, ends, words, chosen), None)

@@ -26,7 +26,7 @@ from streamlet.model.spec import SPOUT, ComponentSpec
 from streamlet.spouts.kafka.attempt import AttemptPhase
 from streamlet.spouts.kafka.dead_letters.dead_letter import TIMED_OUT
 from streamlet.spouts.kafka.dead_letters.epoch_letters import EpochLetters
-from streamlet.spouts.kafka.errors import DEAD_LETTER, STOP, NoSuchTopic, PoisonRecord
+from streamlet.spouts.kafka.errors import DEAD_LETTER, STOP, NoTopicMatches, PoisonRecord
 from streamlet.spouts.kafka.exactly_once import TOLD, ExactlyOnce
 from streamlet.spouts.kafka.failure_lines import FailureLines
 from streamlet.spouts.kafka.last_commits import LastCommits, last_commits_of
@@ -141,6 +141,11 @@ class KafkaSpout(Spout):
         return kwargs["spout_config"].stop_offset is not None
 
     @classmethod
+    def gives_up_by(cls, kwargs: Mapping[str, Any]) -> str:
+        config = kwargs["spout_config"]
+        return "" if config.on_poison == STOP else f'on_poison = "{config.on_poison}"'
+
+    @classmethod
     def exactly_once_problems(cls, kwargs: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         """Yield what no transaction of Kafka's can hold: offsets in ZooKeeper."""
         if not isinstance(kwargs["spout_config"].offsets(), GroupOffsets):
@@ -181,7 +186,7 @@ class KafkaSpout(Spout):
         # Nothing to read is nothing to be done: a run that ends by itself would end at once, and well.
         if self._until_caught_up and not self._parts.coordinator.topics:
             self.close()
-            raise NoSuchTopic(config.topics_pattern, "no topic of the cluster matches", "topics_pattern")
+            raise NoTopicMatches(config.topics_pattern)
         if exactly_once:
             self._join_epochs(conf["topology.commit.interval.ms"] / 1e3, context, uniform)
         else:

@@ -19,7 +19,15 @@ from streamlet.spouts.kafka.chosen_topics import OWNERS, ChosenTopics, named
 from streamlet.spouts.kafka.errors import DEAD_LETTER, SKIP, STOP
 from streamlet.spouts.kafka.hosts import BrokerHosts, KafkaHosts, StaticHosts, ZkHosts, check_digest, hosts_from_text
 from streamlet.spouts.kafka.partition import Partition
-from streamlet.spouts.kafka.read_range import EARLIEST, LATEST, ReadPlace, place_in, places_given, wrong_place
+from streamlet.spouts.kafka.read_range import (
+    EARLIEST,
+    LATEST,
+    ReadPlace,
+    place_in,
+    places_given,
+    wrong_bounds,
+    wrong_place,
+)
 from streamlet.spouts.kafka.schemes.scheme import Scheme, StringScheme, as_scheme, made_of
 
 
@@ -281,11 +289,8 @@ class SpoutConfig(SecuritySettings):
             what = "a name twice" if odd is None else f"{odd!r}"
             raise SettingError(f"SpoutConfig: topics holds {what}; it is a list of different names of Kafka topics.")
         for name in (self.topic,) if self.topic else self.topics:
-            if name in (".", "..") or not re.fullmatch(TOPIC_NAME, name):
-                raise SettingError(
-                    f"SpoutConfig: {name!r} is a name that no topic of Kafka can have. A name has at most 249 of the "
-                    "characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'."
-                )
+            if not is_topic_name(name):
+                raise SettingError(f"SpoutConfig: {name!r} is a name that no topic of Kafka can have. {TOPIC_NAMES}.")
         try:
             re.compile(self.topics_pattern)
         except (re.error, TypeError) as error:
@@ -376,6 +381,8 @@ class SpoutConfig(SecuritySettings):
             yield self._wrong("dead_letter_topic", "it is the name of a topic")
         elif self.on_poison == DEAD_LETTER and not letters:
             yield self._wrong("dead_letter_topic", f'on_poison="{DEAD_LETTER}" needs the name of a topic')
+        elif letters and not is_topic_name(letters):
+            yield self._wrong("dead_letter_topic", f"no topic of Kafka can have that name. {TOPIC_NAMES}")
         elif letters and self.choice().takes(letters):
             reads = "it is the topic that the spout reads" if self.topic else f"the spout reads {self.choice()}"
             yield self._wrong("dead_letter_topic", f"{reads}, and each letter would come back")
@@ -390,6 +397,10 @@ class SpoutConfig(SecuritySettings):
             wrong = None if place is None and name == "stop_offset" else wrong_place(place, ends, self.choice())
             if wrong is not None:
                 yield self._wrong(name, wrong)
+                return
+        wrong = wrong_bounds(self.start_offset, self.stop_offset)
+        if wrong is not None:
+            yield self._wrong("stop_offset", wrong)
 
     def _wrong_schemes(self) -> Iterator[str]:
         """Yield what does not fit between topics, schemes and streams."""
@@ -428,8 +439,13 @@ def _fields_of(stream: str, outputs: Any) -> Any:
     return outputs
 
 
-TOPIC_NAME = "[A-Za-z0-9._-]{1,249}"
-"""What the name of a Kafka topic looks like, but for "." and ".."."""
+TOPIC_NAMES = "A name has at most 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'"
+
+
+def is_topic_name(name: str) -> bool:
+    """Tell whether a Kafka topic can have a name."""
+    return name not in (".", "..") and re.fullmatch("[A-Za-z0-9._-]{1,249}", name) is not None
+
 
 _MOST = (1 << 31) - 1
 """Most that a whole number may be: the broker gets most of them in 32 bits."""

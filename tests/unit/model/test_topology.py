@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -108,6 +109,31 @@ def test_a_subclass_puts_nothing_else_in_the_place_of_a_line() -> None:
     for value in (3, "store", method, int):
         with pytest.raises(BadInput, match=r"Trial\.store is .* is a component of .* \(Count\).*store = None"):
             type(Topology)("Trial", (Stored,), {"store": value})
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "key"),
+    [
+        ("delivery", "exactly-once", "topology.delivery"),
+        ("topology_delivery", "exactly-once", "topology.delivery"),
+        ("message_timeout_secs", 5, "topology.message.timeout.secs"),
+        ("streamlet_worker_memory_bytes", 1e9, "streamlet.worker.memory.bytes"),
+    ],
+)
+def test_a_setting_written_as_an_attribute_of_the_class_is_refused(attribute: str, value: Any, key: str) -> None:
+    """Nothing reads it there: the run would be at least once, without a word."""
+    with pytest.raises(BadInput, match=rf'Words\.{attribute} = .* sets nothing.*config = {{"{re.escape(key)}": '):
+        type(Topology)("Words", (Topology,), {attribute: value})
+    type(Topology)("Words", (Topology,), {attribute: value, "config": {key: value}})
+
+
+def test_constants_of_a_topology_may_have_the_last_word_of_a_setting() -> None:
+    class Words(Topology):
+        workers = 4
+        version = "3"
+        lines = Lines.spec(par=workers)
+
+    assert Words.__topology__.components[0].par == 4
 
 
 def test_what_is_set_after_the_body_is_refused_and_not_ignored() -> None:

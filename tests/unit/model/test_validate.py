@@ -29,9 +29,9 @@ from streamlet.bolts.dataframe import DataFrameSink
 from streamlet.bolts.kafka import KafkaBolt
 from streamlet.components.component import Component
 from streamlet.model.spec import ComponentSpec
-from streamlet.model.validate import InvalidTopology, Problem, checked, unread_streams, validate
+from streamlet.model.validate import InvalidTopology, Problem, checked, unread_streams, validate, warnings_of
 from streamlet.runtime.links.wire import pack
-from streamlet.spouts.kafka import KafkaSpout
+from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, SpoutConfig
 
 
 class Lines(Spout):
@@ -811,6 +811,56 @@ def test_batches_of_spouts_that_are_not_tracked_may_come_as_late_as_they_like() 
     tracked = Lines.spec(config={"topology.acker.executors": 1})
     sums = Sums.spec(inputs=[tracked], config={"topology.tick.tuple.freq.secs": 300})
     only(validate(topology(tracked=tracked, sums=sums), settings={"topology.acker.executors": 0}))
+
+
+class Taking(Bolt):
+    def process_batch(self, batch: Any) -> None: ...
+
+
+class Splitting(Taking):
+    on_batch_error = "split"
+
+
+class FailingByItself(Taking):
+    auto_fail = False
+
+
+class GivingUp(ReliableSpout):
+    outputs = ["line"]
+    answers_for_failures = True
+
+    def next_tuple(self) -> None: ...
+
+
+def of_kafka(**more: Any) -> ComponentSpec:
+    return KafkaSpout.spec(config=SpoutConfig(KafkaHosts("127.0.0.1:9092"), topic="lines", id="demo", **more))
+
+
+@pytest.mark.parametrize(
+    ("spout", "policy"),
+    [
+        (of_kafka(on_poison="skip"), 'on_poison = "skip"'),
+        (of_kafka(on_poison="dead-letter", dead_letter_topic="bad"), 'on_poison = "dead-letter"'),
+        (GivingUp.spec(), "max_fails = 3"),
+        (of_kafka(), ""),
+        (Lines.spec(), ""),
+    ],
+)
+def test_a_bolt_whose_batches_fail_whole_behind_a_spout_that_gives_up_is_warned_of(
+    spout: ComponentSpec, policy: str
+) -> None:
+    """One bad record takes the good ones of its batch along, try after try: they became dead letters by thousands."""
+    between = Split.spec(inputs=[spout])
+    bolts = {
+        "whole": Taking.spec(inputs=[between]),
+        "parted": Splitting.spec(inputs=[spout]),
+        "own": FailingByItself.spec(inputs=[spout]),
+        "writes": KafkaBolt.spec(inputs=[spout], hosts="127.0.0.1:9092", topic="out"),
+        "one": Split.spec(inputs=[spout]),
+    }
+    found = warnings_of(topology(source=spout, between=between, **bolts))
+    assert [line.split()[2] for line in found] == (["whole"] if policy else [])
+    assert not policy or (f"source by {policy}" in found[0] and "in Taking" in found[0] and '"split"' in found[0])
 
 
 def test_a_run_that_would_set_a_components_own_setting_is_told_where_that_stands() -> None:

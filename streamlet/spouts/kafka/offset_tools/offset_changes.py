@@ -122,8 +122,8 @@ def parse_place(text: str) -> LogPlace:
         )
     if time.tzinfo is None:
         raise BadInput(
-            f"The time {text!r} has no zone, so it is another moment on another machine: write {text}Z for UTC, or its "
-            "distance from UTC, as +01:00."
+            f"The time {text!r} has no zone, so it is another moment on another machine: write {time.isoformat()}Z for "
+            f"UTC, or its distance from UTC, as {time.isoformat()}+01:00."
         )
     return time
 

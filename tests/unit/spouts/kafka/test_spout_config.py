@@ -60,7 +60,8 @@ def test_hosts_are_parsed() -> None:
 def test_start_offset_in_its_shapes() -> None:
     lines = Partition("lines", 0)
     assert config(start_offset="latest").start_policy(lines).where == "latest"
-    assert config(start_offset=1000).start_place(lines).timestamp_ms == 1000
+    assert config(start_offset=1_700_000_000_000).start_place(lines).timestamp_ms == 1_700_000_000_000
+    assert config(start_offset=0).start_place(lines).timestamp_ms == 0
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     assert config(start_offset=noon).start_place(lines).timestamp_ms == 1_767_268_800_000
     assert config().start_place(lines).timestamp_ms is None
@@ -74,7 +75,7 @@ def test_stop_offset_in_its_shapes() -> None:
     lines = Partition("lines", 0)
     assert config().stop_place(lines) is None
     assert str(config(stop_offset="latest").stop_place(lines)) == "latest"
-    assert str(config(stop_offset=1000).stop_place(lines)) == "timestamp 1000"
+    assert str(config(stop_offset=1_700_000_000_000).stop_place(lines)) == "timestamp 1700000000000"
     named = config(stop_offset={0: 7})
     assert [str(named.stop_place(Partition("lines", number))) for number in (0, 1)] == ["offset 7", "latest"]
     two = several(stop_offset={("a", 0): 7})
@@ -96,11 +97,26 @@ def test_stop_offset_in_its_shapes() -> None:
         ({"stop_offset": {("b", 0): 1}}, "('b', 0) is of a topic that the spout does not read"),
         ({"start_offset": {("lines", True): 1}}, "names no partition"),
         ({"start_offset": {0: datetime(2026, 1, 1)}}, "a datetime with a time zone"),
+        ({"stop_offset": 5}, "stop_offset cannot be 5: a whole number is a time here"),
+        ({"stop_offset": 0}, "by partition: {0: 0}"),
+        ({"start_offset": 1000}, "by partition: {0: 1000}"),
+        (
+            {"start_offset": datetime(2026, 3, 1, tzinfo=UTC), "stop_offset": datetime(2026, 1, 1, tzinfo=UTC)},
+            "start_offset is datetime.datetime(2026, 3, 1, 0, 0, tzinfo=datetime.timezone.utc): nothing lies between",
+        ),
+        ({"start_offset": {0: 30}, "stop_offset": {0: 10}}, "start_offset begins 0 at 30: nothing lies between"),
+        ({"start_offset": {0: 10}, "stop_offset": {0: 10}}, "nothing lies between"),
     ],
 )
 def test_places_that_are_none_are_refused(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(SettingError, match=re.escape(text)):
         config(**changes)
+
+
+def test_bounds_that_cannot_be_compared_or_hold_records_are_taken() -> None:
+    first, last = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
+    for start, stop in ((first, last), ({0: 10}, {0: 30}), ({0: 30}, {1: 10}), ({0: 30}, first), ({0: first}, {0: 5})):
+        assert config(start_offset=start, stop_offset=stop).stop_offset == stop
 
 
 def test_of_several_topics_a_place_names_its_topic() -> None:
@@ -116,6 +132,11 @@ def test_of_several_topics_a_place_names_its_topic() -> None:
     [
         ({"hosts": "127.0.0.1"}, "hosts is '127.0.0.1'"),
         ({"topic": ""}, "name of the Kafka topic"),
+        (
+            {"dead_letter_topic": "b!", "on_poison": "dead-letter"},
+            "dead_letter_topic cannot be 'b!': no topic",
+        ),
+        ({"topic": "b!"}, "'b!' is a name that no topic of Kafka can have. A name has at most 249"),
         ({"id": ""}, "needs one of its own"),
         ({"id": "a/b"}, "word without slashes"),
         ({"zk_root": ""}, "zk_root is ''"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -36,6 +37,15 @@ def test_a_place_is_a_word_an_offset_or_a_time_with_its_zone() -> None:
     for wrong in ("", "-1", "1.5", "end", "2026-01-31", "2026-01-31T12:00:00", "9" * 30, "\u0663"):
         with pytest.raises(BadInput):
             parse_place(wrong)
+
+
+@pytest.mark.parametrize("given", ["2026-01-31", "2026-01-31T12:00:00"])
+def test_the_time_that_is_told_where_one_has_no_zone_can_be_given(given: str) -> None:
+    with pytest.raises(BadInput, match="has no zone") as refused:
+        parse_place(given)
+    told = re.search(r"write (\S+) for UTC, or its distance from UTC, as (\S+)\.$", str(refused.value))
+    assert told
+    assert [isinstance(parse_place(one), datetime) for one in told.groups()] == [True, True]
 
 
 def test_offsets_of_partitions_are_pairs_of_whole_numbers() -> None:
