@@ -112,6 +112,8 @@ def _check_as_json(target: TopologyTarget, pairs: tuple[str, ...], config: Path 
             _stages(request)
         answer |= {"topology": topology.name, "valid": True, "tasks": task_count(topology), "problems": []}
         answer["warnings"] = warnings_of(topology)
+        if is_exactly_once(request.conf):
+            answer["exactly_once"] = not_covered(topology)
     except InvalidTopology as error:
         status = error.exit_status
         problems = [{"component": p.component, "message": p.message, "remedy": p.remedy} for p in error.problems]

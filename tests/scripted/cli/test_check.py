@@ -123,6 +123,9 @@ def test_exactly_once_of_the_command_line_says_what_is_not_covered(streamlet) ->
     assert "Exactly once" not in streamlet("check", path).stdout
     done = streamlet("check", path, "-c", "topology.delivery=exactly-once")
     assert done.returncode == 0 and "Exactly once: the records that out writes" in done.stdout
+    answer = json.loads(streamlet("check", path, "-c", "topology.delivery=exactly-once", "--json").stdout)
+    assert answer["exactly_once"] in done.stdout and "Not covered: what same keeps" in answer["exactly_once"]
+    assert "exactly_once" not in json.loads(streamlet("check", path, "--json").stdout)
 
 
 def test_a_topology_for_dataframes_is_shown_by_stages_or_refused_with_every_reason(streamlet, refused) -> None:

@@ -175,6 +175,23 @@ def run(*arguments: str, status: int = 0) -> Result:
     return done
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [(0, None), (1, "1 of them is the second letter of a record that"), (3, "3 of them repeat a record that has one")],
+)
+def test_letters_of_a_record_that_has_one_already_are_told_in_a_list_and_a_replay(
+    topic: FakeTopic, more: int, told: str | None
+) -> None:
+    """A worker died between the letter and its commit: without a word a replay would double the record."""
+    for offset in range(35, 35 + more):
+        given_up = GIVEN_UP._replace(record=Record("lines", 0, 100 + offset - 35, 5, None, b"v", []))
+        topic.log.add((0, offset), headers_of(given_up, STAMP, offset))
+    listed, planned = run("list").stdout, run("replay").stdout
+    for shown in (listed, planned):
+        assert told in shown if told else "second letter" not in shown and "repeat a record" not in shown
+    assert f"{35 + more} dead letters would be replayed" in planned
+
+
 def test_a_limit_of_a_replay_limits_the_replay_itself(topic: FakeTopic) -> None:
     """It limited the rows that were listed: `--limit 3 --yes` replayed all 35."""
     planned = run("replay", "--limit", "3").stdout

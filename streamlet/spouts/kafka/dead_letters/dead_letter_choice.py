@@ -103,6 +103,12 @@ def parse_letter(text: str) -> LetterPlace:
     return int(partition), int(offset)
 
 
+def repeated(letters: Iterable[DeadLetter]) -> int:
+    """Count the letters of records that have an earlier one among them."""
+    records = [(letter.topic, letter.partition, letter.offset) for letter in letters]
+    return len(records) - len(set(records))
+
+
 def oldest(letters: Sequence[DeadLetter], most: int | None) -> list[DeadLetter]:
     """Return at most so many letters, those given up first; in the order given.
 
