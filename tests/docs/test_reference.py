@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -26,6 +27,7 @@ from streamlet.model.settings import SETTINGS
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
 from streamlet.spouts.kafka.schemes import scheme
 from tests.docs.pages import ROOT
+from tests.scripted.cli.test_check import COPY
 
 PAGE = (ROOT / "docs" / "reference" / "reference.md").read_text(encoding="utf-8")
 
@@ -202,13 +204,18 @@ def test_the_page_lists_what_a_reliable_spout_and_the_context_offer() -> None:
         assert f"`{field.name}`" in text or f"`{field.name}(" in text, field.name
 
 
-def test_json_answers_have_exactly_the_keys_that_are_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_answers_have_exactly_the_keys_that_are_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """Of a check, whether valid or not, and of a run, whether it ended well or failed."""
     readings = ROOT / "topologies" / "readings.py"
     seen = set()
-    for target, status in ((str(readings), 0), ("nowhere.py", 2)):
+    copy = tmp_path / "copy.py"
+    copy.write_text(COPY)
+    exactly_once = ("-c", "topology.delivery=exactly-once")
+    for target, more, status in ((readings, (), 0), ("nowhere.py", (), 2), (copy, exactly_once, 0)):
         with pytest.raises(SystemExit) as ended:
-            streamlet.main(["check", target, "--json"], standalone_mode=False)
+            streamlet.main(["check", str(target), "--json", *more], standalone_mode=False)
         assert ended.value.code == status
         seen |= json.loads(capsys.readouterr().out).keys()
     title = next(line for line in PAGE.splitlines() if line.startswith("### streamlet check "))
