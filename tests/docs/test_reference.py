@@ -210,7 +210,7 @@ def test_json_answers_have_exactly_the_keys_that_are_written(
     """Of a check, whether valid or not, and of a run, whether it ended well or failed."""
     readings = ROOT / "topologies" / "readings.py"
     seen = set()
-    copy = tmp_path / "copy.py"
+    copy = tmp_path / "copied.py"
     copy.write_text(COPY)
     exactly_once = ("-c", "topology.delivery=exactly-once")
     for target, more, status in ((readings, (), 0), ("nowhere.py", (), 2), (copy, exactly_once, 0)):
