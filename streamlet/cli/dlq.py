@@ -197,9 +197,12 @@ def _most_option(done: str) -> Callable[[Callable[..., None]], Callable[..., Non
     )
 
 
-@click.group()
-def dlq() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def dlq(context: click.Context) -> None:
     """Show, replay and delete the dead letters of a topology's KafkaSpouts."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 # -- looking

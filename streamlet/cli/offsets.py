@@ -146,9 +146,12 @@ _partition_option = click.option(
 )
 
 
-@click.group()
-def offsets() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def offsets(context: click.Context) -> None:
     """Show and change the stored offsets of a topology's KafkaSpouts."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 # -- looking

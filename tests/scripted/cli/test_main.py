@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from streamlet.cli.main import COMMANDS
 
 
@@ -19,6 +21,12 @@ def test_each_command_has_help_and_is_where_the_table_says(streamlet) -> None:
     for name, (_, line) in COMMANDS.items():
         done = streamlet(name, "--help")
         assert done.returncode == 0 and f"streamlet {name}" in done.stdout and line
+
+
+@pytest.mark.parametrize("group", ["dev", "dlq", "offsets"])
+def test_a_group_without_a_command_shows_its_help_and_is_no_error(streamlet, group: str) -> None:
+    done = streamlet(group)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith(f"Usage: streamlet {group} ")
 
 
 def test_the_version_is_printed(streamlet) -> None:
