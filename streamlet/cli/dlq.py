@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from streamlet.base.errors import EXIT_FAILED, BadInput
-from streamlet.base.printable import printable
+from streamlet.base.printable import one_line
 from streamlet.cli.interrupts import EndAsked, interrupts_to
 from streamlet.cli.offsets import Chosen, choosing, draw
 from streamlet.cli.record_format import plain
@@ -275,7 +275,7 @@ def dated(at_ms: Any) -> object:
 
 def line_of(name: str, width: int, value: object) -> str:
     """Return one line of a letter; nothing in it steers a terminal."""
-    return f"{name.ljust(width)}  {printable(value) if isinstance(value, str) else json.dumps(value)}"
+    return f"{name.ljust(width)}  {one_line(value) if isinstance(value, str) else json.dumps(value)}"
 
 
 # -- changing
@@ -352,7 +352,7 @@ def _tell_replay(topic: str, log: LetterLog, plan: ReplayPlan, replayed: Replaye
             f"{_letters(count)} {'was' if count == 1 else 'were'} refused, and {'stays' if count == 1 else 'stay'}:"
         )
         for letter, why in replayed.refused[:MOST_ROWS]:
-            click.echo(printable(f"letter {name_of(letter)}: {why}"))
+            click.echo(one_line(f"letter {name_of(letter)}: {why}"))
         if count > MOST_ROWS:
             click.echo(f"and {count - MOST_ROWS} more")
     if replayed.missing:
@@ -414,7 +414,7 @@ def purge(chosen: Chosen, wanted: WantedLetters, unreplayed: bool, yes: bool, li
 
 def _tell_others(wanted: WantedLetters, log: LetterLog, topology: str) -> None:
     for sentence in wanted.unknown(log, topology):
-        click.echo(printable(sentence))
+        click.echo(one_line(sentence))
     if count := wanted.left_out(log, topology):
         click.echo(f"{_letters(count)} of other topologies left out: --all-topologies takes them, too.")
 
@@ -457,9 +457,9 @@ def _list(log: LetterLog, letters: Sequence[DeadLetter], limit: int) -> None:
         [
             (
                 name_of(letter),
-                printable(f"{letter.topic}/{letter.partition}/{letter.offset}"),
-                printable(letter.component) or "-",
-                printable(letter.error) or "-",
+                one_line(f"{letter.topic}/{letter.partition}/{letter.offset}"),
+                one_line(letter.component) or "-",
+                one_line(letter.error) or "-",
                 letter.tries,
                 letter.replays,
                 _time(letter.failed_at_ms),

@@ -48,6 +48,9 @@ TELL_WAIT_S = 2.0
 TELL_AGAIN_S = 60.0
 """Seconds before it says so again."""
 
+MOST_TOPICS = 5
+"""Topics that a line of the log names."""
+
 
 class KafkaBolt(Bolt):
     """Writes tuples to Kafka. A tuple is acked when its record is acknowledged, and failed with the record's error.
@@ -330,15 +333,19 @@ class KafkaBolt(Bolt):
 
     def _tell_wait(self, wait: Wait) -> None:
         assert self._place is not None
-        why = (
-            f"buffer_memory ({self._place.producer.config.buffer_memory >> 20} MiB) is full of records that no broker "
-            "has acknowledged"
-            if wait is Wait.MEMORY
-            else "the brokers do not say which partitions it has"
-        )
+        memory = self._place.producer.config.buffer_memory >> 20
+        where, see = self.bolt_config.where, "the brokers run"
+        why = f"buffer_memory ({memory} MiB) is full of records that no broker has acknowledged"
+        if wait is Wait.TOPIC:
+            # Rule: by its own name. Of a topic that is named by a field, a warning said nothing by which to find it.
+            names = sorted({lot.topic for lot in self._out.waiting})
+            where = f"topic {' and '.join(map(repr, names[:MOST_TOPICS]))}"
+            where += f" and {len(names) - MOST_TOPICS} more" if len(names) > MOST_TOPICS else ""
+            why = f"the brokers do not say which partitions {'it has' if len(names) == 1 else 'they have'}"
+            see = "there is such a topic, and whether the brokers run"
         self.log(
-            f"waits with records for {self.bolt_config.where}: {why}. Nothing is lost, and spouts pause when its queue "
-            "is full. See whether the brokers run.",
+            f"waits with records for {where}: {why}. Nothing is lost, and spouts pause when its queue is full. See "
+            f"whether {see}.",
             "warning",
         )
 

@@ -109,12 +109,22 @@ def test_headers_that_anybody_wrote_neither_break_a_listing_nor_steer_the_termin
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     log = LetterLog(ends={0: 1})
-    own = {"topic": b"lines", "partition": b"0", "offset": b"7", "failed.at": b"9" * 18, "error.class": b"\x1b[2AE"}
+    own = {
+        "topic": b"lines",
+        "partition": b"0",
+        "offset": b"7",
+        "failed.at": b"9" * 18,
+        "error.class": b"\x1b[2AE\nrow",
+    }
     log.add((0, 0), [(f"streamlet.dlq.{name}", value) for name, value in own.items()])
     dlq._list(log, log.letters, 10)
     told = capsys.readouterr().out
-    assert "\\x1b[2AE" in told and "\x1b" not in told and "9" * 18 in told
-    assert dlq.line_of("key", 3, "a\x1b[2Jb") == "key  a\\x1b[2Jb" and dlq.line_of("n", 3, [1]) == "n    [1]"
+    assert "\\x1b[2AE\\nrow" in told and "\x1b" not in told and "9" * 18 in told
+    assert (
+        dlq.line_of("key", 3, "a\x1b[2Jb") == "key  a\\x1b[2Jb"
+        and dlq.line_of("key", 3, "a\nb") == "key  a\\nb"
+        and dlq.line_of("n", 3, [1]) == "n    [1]"
+    )
 
 
 GIVEN_UP = GivenUp(Record("lines", 0, 100, 5, None, b"v", []), 0, 3, Fault("count", "E", "no"))

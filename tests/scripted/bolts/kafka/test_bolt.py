@@ -231,13 +231,16 @@ def test_a_broker_that_is_away_is_waited_for_and_told_once(caplog: pytest.LogCap
         assert caplog.text.count("goes on writing to topic 'out'") == 1
 
 
-def test_a_topic_of_each_tuple_that_appears_later_is_written_to_then() -> None:
+def test_a_topic_of_each_tuple_that_appears_later_is_named_while_it_is_waited_for_and_written_to_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "streamlet")
     with FakeCluster({"out": 1}) as cluster:
         cluster.fill("lines", 10)
         topology = copying(cluster, topic=lambda tup: "late" if tup.values.line == "3" else "out")
 
         def appear() -> None:
-            while len(written(cluster)) < 9:
+            while len(written(cluster)) < 9 or "waits with records for topic 'late': the brokers" not in caplog.text:
                 time.sleep(0.01)
             cluster.log("late", 0)
 
