@@ -88,16 +88,19 @@ def test_kafkas_own_tool_shows_each_task_with_its_partitions_and_the_lag(
     config = config_of(cluster, topic)
     first = harness(config, task_index=0, task_count=2)
     second = harness(config, task_index=1, task_count=2)
-    for spout in (first, second):
-        spout.take(20)
+    taken = [*first.take(20), *second.take(20)]
+    slot = next(manager.slot for manager in first.spout._managers if manager.partition.number == 2)
+    first.spout.ack_many([tup_id for _, tup_id in taken if tup_id in [(slot, offset) for offset in range(4)]])
+    first.until(first.committed(4, 2))
     with Turning(first, second):
         said = cluster.run_tool(GROUPS, "--describe", "--group", topic)
         members = cluster.run_tool(GROUPS, "--describe", "--group", topic, "--members", "--verbose")
     rows = [line.split() for line in said.splitlines() if f" {topic} " in line]
-    shown = {int(row[2]): (row[5], row[6]) for row in rows}
-    assert sorted(shown) == [0, 1, 2, 3]
-    for partition, (lag, member) in shown.items():
-        assert lag == "10" and member.startswith(f"run-1-lines-{partition % 2}")
+    shown = {int(row[2]): (int(row[5]), row[6]) for row in rows}
+    lags = {row["partition"]: row["lag"] for spout in (first, second) for row in spout.spout.partition_status()}
+    assert {partition: lag for partition, (lag, _) in shown.items()} == lags == {0: 10, 1: 10, 2: 6, 3: 10}
+    for partition, (_, member) in shown.items():
+        assert member.startswith(f"run-1-lines-{partition % 2}")
     (row,) = [line for line in members.splitlines() if " run-1-lines-0 " in line]
     assert row.split()[3:6] == ["/127.0.0.1", "streamlet", "2"]
     assert "(0,2)" in row or f"{topic}:0,2" in row  # 3.9 and 4
