@@ -3,7 +3,7 @@
 Each emit draws a random edge, XORs it into ``children`` of its anchors, and puts it with the row into the outbox of the
 receiver. Emits of other threads are handed over to the loop and made there.
 
-Pure but for the classes of the user's values. Deliberately absent: when a tuple is done (``bolt_task``), and where an
+Pure. Deliberately absent: when a tuple is done (``bolt_task``), and where an
 outbox goes (``emitter``, the loop).
 """
 
@@ -36,7 +36,7 @@ ReportError = Callable[[BaseException, Tuple | Batch | None, Defined], None]
 class Mark(NamedTuple):
     """Where the outboxes stood before a call that may be taken back."""
 
-    boxes: list[Any]
+    boxes: list[int]
     copied: int
 
 
