@@ -99,8 +99,8 @@ class BoltTask:
     ``emitted_much`` tells whether what waits in the outboxes is as much as one turn may emit.
     """
 
-    # Long: emit, ack and process meet in the present tuple, and no call between them may cost a tuple anything. What
-    # needs no present tuple is elsewhere: acks as deltas (`settling`), routing (`emitter`), calls of other threads.
+    # Long: slice, process, ack and failure meet in the present tuple, and no call between them may cost a tuple
+    # anything. The rest is elsewhere: emits (`bolt_emits`), acks as deltas (`settling`), calls of other threads.
 
     def __init__(
         self,
