@@ -215,6 +215,7 @@ class KafkaBolt(Bolt):
         self._out = Outbound(lambda: place.producer, shared.max_block_s, self._watch, self._settle, some_over)
         if name is not None:
             self._transactions = Transactions(
+                context.component_name,
                 config.where,
                 context.clock,
                 place,

@@ -96,6 +96,19 @@ class TransactionsRefused(StreamletError):
     """Kafka does not let the bolt write in transactions."""
 
 
+class TransactionTimeoutRefused(TransactionsRefused):
+    """The brokers allow no transaction to take so long."""
+
+    def __init__(self, bolt: str, where: str, timeout_ms: int) -> None:
+        super().__init__(
+            f"The KafkaBolt {bolt} ({where}) has transaction_timeout_ms = {timeout_ms}, and the brokers allow no more "
+            "than their setting transaction.max.timeout.ms (900000, which is 15 minutes, unless set). Nothing was "
+            "written. Give a smaller transaction_timeout_ms (in KafkaBolt.spec, or "
+            f"`-c {bolt}.transaction_timeout_ms=...`; 60000 unless set), or have transaction.max.timeout.ms raised on "
+            "all brokers."
+        )
+
+
 class TwoClusters(StreamletError):
     """Spouts read one cluster, and the bolt writes to another."""
 
