@@ -373,7 +373,7 @@ class KafkaBolt(Bolt):
             error, tup = delivery.failed[at], batch.tuples[at]
             if self._transactions is not None and not isinstance(error, StaleTuple):
                 if batch.stream == LETTERS and is_records_own(error):
-                    self._transactions.refuse(refused(tup.values, text_of(error)))
+                    self._transactions.refuse(refused(tup.values, error))
                     kept = True
                     continue
                 self._failures.append(error)

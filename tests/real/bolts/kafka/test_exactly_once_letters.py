@@ -22,7 +22,7 @@ from streamlet.model.settings import resolve
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, Record, SpoutConfig
 from streamlet.spouts.kafka.dead_letters.dead_letter_choice import LetterFilter, plan_replay
 from streamlet.spouts.kafka.dead_letters.dead_letter_topic import DeadLetterTopic
-from streamlet.spouts.kafka.errors import NoDeadLetterTopic
+from streamlet.spouts.kafka.errors import CompactedDeadLetterTopic, NoDeadLetterTopic
 from tests.read_back import Row, read_back
 from tests.run_observer import Watcher
 
@@ -150,7 +150,7 @@ def test_records_that_fail_side_by_side_are_each_given_up_after_their_tries(
     numbers, good, letters = topics
     bad = {offset for offset in range(60) if offset % 20 in (5, 6, 7)}
     values = [b"bad %d" % offset if offset in bad else b"%d" % offset for offset in range(60)]
-    producer = Producer({"bootstrap.servers": kafka4.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": kafka4.bootstrap_servers, "enable.idempotence": True})
     for value in values:
         producer.produce(numbers, value, partition=0)
     assert producer.flush(60) == 0
@@ -174,6 +174,14 @@ def test_a_topic_for_letters_that_is_missing_is_named_at_the_start(
     with pytest.raises(NoDeadLetterTopic, match=missing) as refused:
         run(judged(kafka4, *topics[:2], missing))
     assert refused.value.exit_status == 2
+
+
+def test_a_topic_for_letters_that_is_compacted_is_refused_at_the_start(
+    kafka4: DevCluster, topics: tuple[str, str, str], make_topic: Callable[..., str]
+) -> None:
+    compacted = make_topic(kafka4, configs={"cleanup.policy": "compact"})
+    with pytest.raises(CompactedDeadLetterTopic, match=rf"'{compacted}' .*cleanup\.policy=compact\."):
+        run(judged(kafka4, *topics[:2], compacted))
 
 
 def test_a_letter_that_its_topic_refuses_ends_the_run_and_names_the_record(
