@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from streamlet.base.errors import text_of
+from streamlet.base.printable import many
 from streamlet.kafka.broker_errors import InvalidRecord, UnknownTopicOrPartition
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.producer import Producer
@@ -174,7 +175,7 @@ class DeadLetterWriter:
         """Hold the spout while letters wait for long; say so once, and when it goes on."""
         if self._refusal is not None:  # the run ends, and nothing goes on
             return
-        oldest = next(iter(self._open), None)
+        oldest, waiting = next(iter(self._open), None), len(self._open)
         holds = oldest is not None and now_s - oldest.since_s >= HOLD_S
         if holds and not self.holds:
             # Rule: with the error of the letters themselves, if one has come. Of a topic that was deleted the broker
@@ -184,7 +185,7 @@ class DeadLetterWriter:
                 "%s for topic %r, which does not take them%s: %s The spout emits nothing new until "
                 "they are written; nothing is lost, and their records are not committed. See whether the brokers run "
                 "and the topic is there.",
-                "1 dead letter waits" if len(self._open) == 1 else f"{len(self._open)} dead letters wait",
+                f"{many(waiting, 'dead letter')} {'waits' if waiting == 1 else 'wait'}",
                 self.topic,
                 why,
                 self._producer.connections(),
