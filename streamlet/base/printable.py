@@ -61,3 +61,12 @@ def cut_lines(text: str, most: int = MOST_LINES) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return found.group().encode("unicode_escape").decode("ascii")
+
+
+def many(number: int, noun: str, nouns: str | None = None) -> str:
+    """Return a count with its noun.
+
+    >>> many(1, "tree"), many(1234, "tree"), many(0, "worker process", "worker processes")
+    ('1 tree', '1,234 trees', '0 worker processes')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {nouns or noun + 's'}"

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from streamlet.base.errors import EXIT_FAILED, BadInput
-from streamlet.base.printable import one_line
+from streamlet.base.printable import many, one_line
 from streamlet.cli.interrupts import EndAsked, interrupts_to
 from streamlet.cli.offsets import Chosen, choosing, draw
 from streamlet.cli.record_format import plain
@@ -355,16 +355,16 @@ def _tell_replay(topic: str, log: LetterLog, plan: ReplayPlan, replayed: Replaye
             click.echo(one_line(f"letter {name_of(letter)}: {why}"))
         if count > MOST_ROWS:
             click.echo(f"and {count - MOST_ROWS} more")
-    if replayed.missing:
+    if count := len(replayed.missing):
         click.echo(
-            f"{_letters(len(replayed.missing))} were gone before they could be read, deleted meanwhile by retention or "
-            "by a purge:"
+            f"{_letters(count)} {'was' if count == 1 else 'were'} gone before {'it' if count == 1 else 'they'} could "
+            "be read, deleted meanwhile by retention or by a purge:"
         )
         _list(log, replayed.missing, MOST_ROWS)
-    if plan.exhausted:
+    if count := len(plan.exhausted):
         click.echo(
-            f"{_letters(len(plan.exhausted))} stay: replayed {max_replays} times or more, and still failing. "
-            "--max-replays replays them once more."
+            f"{_letters(count)} {'stays' if count == 1 else 'stay'}: replayed {many(max_replays, 'time')} or more, and "
+            f"still failing. --max-replays replays {'it' if count == 1 else 'them'} once more."
         )
 
 

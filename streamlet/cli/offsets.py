@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import click
 
 from streamlet.base.errors import BadInput, StreamletError
+from streamlet.base.printable import many
 from streamlet.base.whole_file import write_whole
 from streamlet.cli.options import given_settings
 from streamlet.cli.target import TopologyTarget, debug_option, target_argument
@@ -439,7 +440,7 @@ def export(chosen: Chosen, topic: str | None, output: Path | None) -> None:
             f"The export cannot be written to {output}: {error.strerror}. An earlier file there is as it was. Make "
             "room for the new one, or name another file."
         ) from error
-    _say(f"{len(stored)} offsets of topic {spout.topic} written to {output}")
+    _say(f"{many(len(stored), 'offset')} of topic {spout.topic} written to {output}")
 
 
 def _write_out(path: Path, data: bytes) -> None:

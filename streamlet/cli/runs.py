@@ -14,7 +14,7 @@ from streamlet.backends import run_commands
 from streamlet.backends.contract import ComponentStatus, RunStatus
 from streamlet.backends.living_runs import LivingRun, RunRefused, living_runs, the_run
 from streamlet.base.errors import BadInput
-from streamlet.base.printable import printable
+from streamlet.base.printable import many, printable
 from streamlet.cli.json_lines import json_text
 from streamlet.cli.show import (
     Rates,
@@ -22,7 +22,6 @@ from streamlet.cli.show import (
     component_lines,
     duration,
     hanging_lines,
-    many,
     partition_lines,
     paused_line,
     place_lines,

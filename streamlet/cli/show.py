@@ -19,7 +19,7 @@ from rich.cells import cell_len
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus
 from streamlet.backends.outcome import MISSING, hangs_text, lost_text
 from streamlet.base.log_line import LogLine, fields
-from streamlet.base.printable import printable
+from streamlet.base.printable import many, printable
 from streamlet.cli.check import summary
 from streamlet.cli.errors import explain
 from streamlet.cli.json_lines import json_text
@@ -649,11 +649,6 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02} h" if hours else f"{minutes}:{rest:02} min"
-
-
-def many(number: int, noun: str, nouns: str | None = None) -> str:
-    """Return ``1 tree`` or ``1,234 trees``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {nouns or noun + 's'}"
 
 
 # -- where it goes -----------------------------------------------------------------------------------------

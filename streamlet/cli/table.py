@@ -12,7 +12,7 @@ from rich.text import Text
 
 from streamlet.backends.contract import RunRequest, RunResult, RunStatus
 from streamlet.base.log_line import LogLine
-from streamlet.base.printable import printable
+from streamlet.base.printable import many, printable
 from streamlet.cli import show
 from streamlet.model.spec import SPOUT
 from streamlet.runtime.worker.log_lines import shown_text
@@ -166,9 +166,9 @@ class TableView:
 
     def _foot(self, status: RunStatus) -> RenderableType:
         lost = sum(int(worker.get("epoch", 1)) - 1 for worker in status.workers)
-        restarts = [show.many(lost, "worker restart")] if lost > 0 else []
+        restarts = [many(lost, "worker restart")] if lost > 0 else []
         silent = show.unreported(status)
-        trees = f"open trees not known: {silent}" if silent else f"{show.many(status.pending, 'tree')} open"
+        trees = f"open trees not known: {silent}" if silent else f"{many(status.pending, 'tree')} open"
         return Padding(
             self._text(" · ".join([status.state, show.duration(status.elapsed_s), trees, *restarts]), "dim"),
             (1, 0, 0, 0),

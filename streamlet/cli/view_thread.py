@@ -10,7 +10,8 @@ from collections.abc import Callable
 from streamlet.backends.contract import RunRequest, RunResult, RunStatus
 from streamlet.base.hand_over import HandOver
 from streamlet.base.log_line import LogLine
-from streamlet.cli.show import LastingView, begin_to_say, many, say_error
+from streamlet.base.printable import many
+from streamlet.cli.show import LastingView, begin_to_say, say_error
 
 BEGIN_S = 1.0
 """Seconds that the first line may take before the run begins without it."""

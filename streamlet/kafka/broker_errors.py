@@ -105,7 +105,9 @@ DuplicateSequenceNumber = _error(46, "The broker has this batch already.")
 InvalidProducerEpoch = _error(47, "The producer's epoch is older than the newest one.")
 InvalidTransactionState = _error(48, "The transaction is not in a state that allows this.")
 InvalidProducerIdMapping = _error(49, "The producer id does not belong to this transactional id.")
-InvalidTransactionTimeout = _error(50, "The transaction time-out is above what the broker allows.")
+InvalidTransactionTimeout = _error(
+    50, "transaction_timeout_ms is above the broker's transaction.max.timeout.ms (15 minutes unless set)."
+)
 ConcurrentTransactions = _error(51, "Another operation of this transaction is still under way.", RETRIABLE)
 TransactionCoordinatorFenced = _error(52, "The transaction coordinator was replaced.")
 TransactionalIdAuthorizationFailed = _error(53, "Not allowed to use this transactional id.")

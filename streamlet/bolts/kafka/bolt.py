@@ -218,6 +218,7 @@ class KafkaBolt(Bolt):
         self._out = Outbound(lambda: place.producer, shared.max_block_s, self._watch, self._settle, some_over)
         if name is not None:
             self._transactions = Transactions(
+                context.component_name,
                 config.where,
                 context.clock,
                 place,
@@ -379,7 +380,7 @@ class KafkaBolt(Bolt):
             error, tup = delivery.failed[at], batch.tuples[at]
             if self._transactions is not None and not isinstance(error, StaleTuple):
                 if batch.stream == LETTERS and is_records_own(error):
-                    self._transactions.refuse(refused(tup.values, text_of(error)))
+                    self._transactions.refuse(refused(tup.values, error))
                     kept = True
                     continue
                 self._failures.append(error)

@@ -51,12 +51,18 @@ class LetterRefused(StreamletError):
     With ``topology.delivery: exactly-once``.
     """
 
-    def __init__(self, record: str, topic: str, why: str) -> None:
+    def __init__(self, record: str, topic: str, why: str, *, is_invalid: bool = False) -> None:
+        remedy = (
+            "A topic that is compacted takes no letter of a record without a key: set cleanup.policy=delete for "
+            f"{topic!r}, if it has another one, or name another topic in dead_letter_topic,"
+            if is_invalid
+            else "Correct what the error names (the rights of the bolt's user, max_request_size of the KafkaBolt and "
+            "max.message.bytes of the topic: a dead letter is a little larger than its record)"
+        )
         super().__init__(
             f"The dead letter of {record}, was refused by topic {topic!r}: {why} It belongs to the transaction that "
             "passes over its record, so nothing past this record is committed, and it comes again at the next start. "
-            "Correct what the error names (the rights of the bolt's user, max_request_size of the KafkaBolt and "
-            "max.message.bytes of the topic: a dead letter is a little larger than its record) and start again."
+            f"{remedy} and start again."
         )
 
 
@@ -94,6 +100,19 @@ class UntrackedTuple(StreamletError):
 
 class TransactionsRefused(StreamletError):
     """Kafka does not let the bolt write in transactions."""
+
+
+class TransactionTimeoutRefused(TransactionsRefused):
+    """The brokers allow no transaction to take so long."""
+
+    def __init__(self, bolt: str, where: str, timeout_ms: int) -> None:
+        super().__init__(
+            f"The KafkaBolt {bolt} ({where}) has transaction_timeout_ms = {timeout_ms}, and the brokers allow no more "
+            "than their setting transaction.max.timeout.ms (900000, which is 15 minutes, unless set). Nothing was "
+            "written. Give a smaller transaction_timeout_ms (in KafkaBolt.spec, or "
+            f"`-c {bolt}.transaction_timeout_ms=...`; 60000 unless set), or have transaction.max.timeout.ms raised on "
+            "all brokers."
+        )
 
 
 class TwoClusters(StreamletError):

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sized
 from typing import Any
 
+from streamlet.base.errors import text_of
 from streamlet.bolts.kafka.errors import LetterRefused, LetterTopicGone
 from streamlet.bolts.kafka.record_maker import Records
 from streamlet.components.batch import Batch
 from streamlet.components.epoch_tuples import LetterRow
-from streamlet.kafka.broker_errors import UnknownTopicOrPartition
+from streamlet.kafka.broker_errors import InvalidRecord, UnknownTopicOrPartition
 from streamlet.kafka.errors import KafkaError
 
 GONE_S = 10.0
@@ -36,10 +37,10 @@ def records_of(batch: Batch) -> Records:
     )
 
 
-def refused(values: Iterable[Any], why: str) -> LetterRefused:
+def refused(values: Iterable[Any], error: Exception) -> LetterRefused:
     """Return the error of a letter that is refused for good."""
     row = LetterRow(*values)
-    return LetterRefused(row.record, row.topic, why)
+    return LetterRefused(row.record, row.topic, text_of(error), is_invalid=isinstance(error, InvalidRecord))
 
 
 class LetterTopics:

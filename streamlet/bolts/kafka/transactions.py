@@ -16,6 +16,7 @@ from streamlet.bolts.kafka.errors import (
     StaleTuple,
     TransactionalIdShared,
     TransactionsRefused,
+    TransactionTimeoutRefused,
     TwoClusters,
     UntrackedTuple,
     outcome_is_unknown,
@@ -89,6 +90,7 @@ class Transactions:
 
     def __init__(
         self,
+        bolt: str,
         where: str,
         clock: Clock,
         place: ProducerPlace,
@@ -99,6 +101,7 @@ class Transactions:
         fail: Callable[[Any], None],
     ) -> None:
         self.epochs = Epochs(self)
+        self._bolt = bolt
         self._where = where
         self._clock = clock
         self._place = place
@@ -247,9 +250,14 @@ class Transactions:
             )
             if len(self._fenced_at) == FENCED_OFTEN and now - self._fenced_at[0] < FENCED_OFTEN_S:
                 self._refusal = TransactionalIdShared(self._where, FENCED_OFTEN, FENCED_OFTEN_S, timeout_s)
+        elif isinstance(error, e.InvalidTransactionTimeout):
+            timeout_ms = self._place.producer.config.transaction_timeout_ms
+            self._refusal = TransactionTimeoutRefused(self._bolt, self._where, timeout_ms)
         else:
             said = "it has failed" if error is None else text_of(error)
-            self._refusal = TransactionsRefused(f"{self._where}: its producer cannot write in transactions: {said}")
+            self._refusal = TransactionsRefused(
+                f"The KafkaBolt {self._bolt} ({self._where}): its producer cannot write in transactions: {said}"
+            )
         self.epochs.lost()
 
     def raise_refusal(self) -> None:

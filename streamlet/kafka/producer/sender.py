@@ -25,6 +25,7 @@ from collections.abc import Callable
 from functools import partial
 
 from streamlet.base.clock import Clock
+from streamlet.base.printable import many
 from streamlet.kafka.broker_errors import forces_update
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.closing import TOLD_AFTER_S
@@ -59,7 +60,7 @@ from streamlet.kafka.protocol.messages.produce import ProduceResponse
 
 _log = logging.getLogger(__name__)
 
-RECORDS_FAILED = "%d records for topic %r failed: %s"
+RECORDS_FAILED = "%s for topic %r failed: %s"
 """The line about records whose futures failed, too; who tells of each leaves it out."""
 
 EXIT_S = 30.0
@@ -286,9 +287,9 @@ class Sender:
             ending = self.manager is not None and self.manager.result is not None
         topics = ", ".join(sorted({batch.topic_partition.topic for batch in batches}))
         if batches:
-            what = f"{count} records, of {topics}, are not acknowledged yet."
+            what = f"{many(count, 'record')}, of {topics}, {'is' if count == 1 else 'are'} not acknowledged yet."
         elif called:
-            what = f"the callbacks of {called} records have not all returned."
+            what = f"the callbacks of {many(called, 'record')} have not all returned."
         else:
             what = "a transaction is to be ended." if ending else "nothing is open."
         return f"{what} {self.client.connections()}"
@@ -343,8 +344,8 @@ class Sender:
             self._tell_log()
             if aborted:
                 _log.warning(
-                    "the producer was closed with %d records not acknowledged, of %s: their outcome is unknown.",
-                    sum(batch.count for batch in aborted),
+                    "the producer was closed with %s not acknowledged, of %s: the outcome is unknown.",
+                    many(sum(batch.count for batch in aborted), "record"),
                     ", ".join(sorted({batch.topic_partition.topic for batch in aborted})),
                 )
         finally:
@@ -614,9 +615,9 @@ class Sender:
         for level, text, values in notes:
             _log.log(level, text, *values)
         for (home, to), count in moves.items():
-            text = "every replica of %s is down: %d records go to partition %d instead"
-            _log.warning(text, home, count, to.partition)
+            text = "every replica of %s is down: %d %s to partition %d instead"
+            _log.warning(text, home, count, "record goes" if count == 1 else "records go", to.partition)
         for topic in dict.fromkeys(name for name, _count, _error in failures):
             failed = [(count, error) for name, count, error in failures if name == topic]
             records = sum(count for count, _error in failed)
-            _log.warning(RECORDS_FAILED, records, topic, failed[0][1].message)
+            _log.warning(RECORDS_FAILED, many(records, "record"), topic, failed[0][1].message)

@@ -215,7 +215,9 @@ class Attempt:
             self.phase, self.closes_s, self.records = AttemptPhase.RUNNING, None, 0
 
     def _committed(self) -> None:
-        self._next_epoch()  # END is acked, too, where its ack is still on the way
+        # END is acked, too. Where its ack is still on the way it is not to be taken for that of the next one.
+        self._next_epoch()
+        self._told = {number: kind for number, kind in self._told.items() if kind != END}
         self._committing = False
         self._in_a_row = 0
         self.work.committed()
@@ -223,7 +225,8 @@ class Attempt:
 
     def failed(self, number: int, now_s: float) -> None:
         """Take in that such a tuple failed, or was lost: the attempt is over."""
-        if self._told.pop(number, None) is not None:
+        kind = self._told.pop(number, None)
+        if kind == ASK or (kind is not None and self.phase is not AttemptPhase.ASKING):
             # An epoch that takes longer than a transaction may would fail for ever.
             self._shrink()
             self._over(now_s)
@@ -294,7 +297,9 @@ class Attempt:
     def letter_failed(self, now_s: float) -> None:
         """Take in that a dead letter was not written: the attempt is over."""
         # No record's fault: what the brokers refuse for good ends the run where it is written.
-        if self.phase is not AttemptPhase.OFF:
+        # Rule: while ASK is under way its answer alone says what the failure was. The abort that it brings fails the
+        # letters, which mostly come home first: taken for the end, they would keep a try from being counted, each time.
+        if self.phase not in (AttemptPhase.OFF, AttemptPhase.ASKING):
             self._shrink()
             self._over(now_s)
 

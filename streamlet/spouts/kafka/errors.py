@@ -207,6 +207,19 @@ class NoDeadLetterTopic(BadInput):
         )
 
 
+class CompactedDeadLetterTopic(BadInput):
+    """The topic for dead letters drops letters with equal keys."""
+
+    def __init__(self, topic: str, spout: str, policy: str) -> None:
+        super().__init__(
+            f"The spout {spout!r} is to write records that it gives up to the topic {topic!r} (dead_letter_topic), "
+            f"and this topic has cleanup.policy={policy}. A letter has the key of its record: a compacted topic keeps "
+            "only the last letter of each key, and takes none of a record without a key. Nothing was read. Set "
+            "cleanup.policy=delete for this topic (kafka-configs, or Admin.alter_configs), with a retention that is "
+            "long enough for you to look, or name another topic in dead_letter_topic."
+        )
+
+
 class DeadLettersCannotStart(StreamletError):
     """No broker told in time whether the topic for dead letters exists."""
 
@@ -222,13 +235,19 @@ class DeadLettersCannotStart(StreamletError):
 class DeadLetterRefused(StreamletError):
     """The brokers refuse a dead letter, and will not take it later."""
 
-    def __init__(self, partition: Partition, offset: int, topic: str, why: str) -> None:
+    def __init__(self, partition: Partition, offset: int, topic: str, why: str, *, is_invalid: bool = False) -> None:
         self.partition, self.offset = partition, offset
+        remedy = (
+            f"A topic that is compacted takes no letter of a record without a key: set cleanup.policy=delete for "
+            f"{topic!r}, if it has another one, or name another topic in dead_letter_topic,"
+            if is_invalid
+            else "Correct what the error names (the rights of the user, max.message.bytes of the topic: a dead letter "
+            "is a little larger than its record)"
+        )
         super().__init__(
             f"The dead letter of topic {partition.topic!r}, partition {partition.number}, offset {offset}, was refused "
             f"by topic {topic!r}: {why} Nothing past this record is committed, and it comes again at the next start. "
-            "Correct what the error names (the rights of the user, max.message.bytes of the topic: a dead letter is a "
-            "little larger than its record) and start again."
+            f"{remedy} and start again."
         )
 
 

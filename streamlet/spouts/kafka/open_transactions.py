@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
+from streamlet.base.printable import many
 from streamlet.spouts.kafka.partition import Partition
 
 OPEN_S = 60.0
@@ -87,13 +88,14 @@ class OpenTransactionLines:
     def _tell(self, topic: str, held: Mapping[Partition, HeldBack]) -> None:
         self._told[topic] = {partition: each.offset for partition, each in held.items()}
         partition, oldest = max(held.items(), key=lambda item: item[1].open_s)
+        size = sum(each.size for each in held.values())
         self._log.warning(
-            "%s: a transaction has been open at offset %d for %.0f s at least%s. The %d offsets from there to the end "
-            "of the log can be read when it has ended; they count neither as lag nor as time behind. If its producer "
+            "%s: a transaction has been open at offset %d for %.0f s at least%s. The %s from there to the end "
+            "of the log can be read when it has ended; %s neither as lag nor as time behind. If its producer "
             "hangs: `kafka-transactions.sh find-hanging` of Kafka names it, and `abort` ends it.",
             *(partition, oldest.offset, oldest.open_s),
             f", and {len(held) - 1} more of its partitions so" if len(held) > 1 else "",
-            sum(each.size for each in held.values()),
+            *(many(size, "offset"), "it counts" if size == 1 else "they count"),
         )
 
     def _tell_of_ends(
@@ -117,7 +119,7 @@ class OpenTransactionLines:
             self._log.info(
                 "%s: the transaction at offset %d has ended%s; reading goes on%s",
                 *(ended[0], over[ended[0]]),
-                f", and those of {len(ended) - 1} more partitions" if len(ended) > 1 else "",
+                f", and those of {many(len(ended) - 1, 'more partition')}" if len(ended) > 1 else "",
                 f". In {len(still)} of its partitions one is open for long" if still else "",
             )
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from streamlet.base.errors import SettingError, StreamletError
 from streamlet.base.host_names import can_be_host
+from streamlet.base.printable import many
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 DEFAULT_PORT = 9092
@@ -39,7 +40,7 @@ class OffsetRange:
     end: int
 
     def __str__(self) -> str:
-        return f"[{self.first}, {self.end - 1}] ({self.end - self.first} offsets)"
+        return f"[{self.first}, {self.end - 1}] ({many(self.end - self.first, 'offset')})"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
+from streamlet.base.printable import many
 from streamlet.kafka.broker_errors import UnknownServerError
 from streamlet.kafka.errors import BrokerError, with_sentence
 from streamlet.kafka.fetch.truncation import judge_position
@@ -218,9 +219,9 @@ def _tell_of_open_transaction(partition: Partition, bounds: LogBounds) -> None:
     # that is written after it from every reader, and the run would be over, caught up, with no lag.
     if bounds.end < bounds.whole_end:
         log.warning(
-            "%s: a transaction is open at offset %d, and this run reads up to there. The %d offsets from there on can "
+            "%s: a transaction is open at offset %d, and this run reads up to there. The %s from there on can "
             "be read when it has ended: by a run that is started then.",
-            *(partition, bounds.end, bounds.whole_end - bounds.end),
+            *(partition, bounds.end, many(bounds.whole_end - bounds.end, "offset")),
         )
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from streamlet.base import chance
 from streamlet.base.clock import through_suspend
 from streamlet.base.errors import SettingError
+from streamlet.base.printable import many
 from streamlet.components.context import TopologyContext
 from streamlet.components.spout import FailReason, FailureCause, Spout, TriesInTests
 from streamlet.kafka.errors import KafkaError
@@ -577,9 +578,9 @@ class KafkaSpout(Spout):
         left = [(m, m.last_completed_offset()) for m in self._managers if not self._is_committed(m)]
         records = sum(done - m.ledger.committed for m, done in left)
         of = ", ".join(f"{m.partition} from {m.ledger.committed:,} to {done:,}" for m, done in left[:MOST_TOLD])
-        more = f" and {len(left) - MOST_TOLD} more partitions" if len(left) > MOST_TOLD else ""
+        more = f" and {many(len(left) - MOST_TOLD, 'more partition')}" if len(left) > MOST_TOLD else ""
         return (
-            f"{records:,} offsets are done and could not be committed: {of}{more}. "
+            f"{many(records, 'offset')} {'is' if records == 1 else 'are'} done and could not be committed: {of}{more}. "
             f"They were for {parts.store.where(left[0][0].partition)}, which did not take them in time at the end. The "
             "next run reads these records again; `streamlet offsets show` tells what is committed."
         )

@@ -294,6 +294,18 @@ def await_dead_letter_topic(client: KafkaClient, topic: str, context: TopologyCo
         time.sleep(START_POLL_S)
 
 
+def _check_dead_letter_topic(
+    client: KafkaClient, config: SpoutConfig, context: TopologyContext, deadline_s: float, *, is_awaited: bool
+) -> None:
+    """Raise the error of a topic that letters cannot be kept in. Blocks; ``is_awaited``: its writer knows it."""
+    from streamlet.spouts.kafka.dead_letters.compaction import refuse_compaction  # few spouts need it
+
+    if not is_awaited:
+        await_dead_letter_topic(client, config.dead_letter_topic, context, deadline_s)
+    left_s = max(0.1, deadline_s - context.clock.monotonic())
+    refuse_compaction(client, config.dead_letter_topic, context.component_name, left_s)
+
+
 def wire(
     config: SpoutConfig,
     schemes: Mapping[str, Scheme] | Scheme,
@@ -385,8 +397,8 @@ class _Start:
         stamp = self._stamp()
         _warn_of_unused_topic(config, self._context)
         letters = self._dead_letter_writer(brokers, stamp)
-        if self._exactly_once and config.on_poison == DEAD_LETTER:
-            await_dead_letter_topic(client, config.dead_letter_topic, self._context, self._deadline_s)
+        if config.on_poison == DEAD_LETTER:
+            _check_dead_letter_topic(client, config, self._context, self._deadline_s, is_awaited=letters is not None)
         connections = DynamicPartitionConnections(client)
         owner = Owner(self._context.topology_id, self._context.topology_name)
         reader = zk_reader or KafkaBrokerReader(config.choice(), client)

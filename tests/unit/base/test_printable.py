@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from streamlet.base.printable import one_line, printable
+from streamlet.base.printable import many, one_line, printable
 
 
 def test_plain_text_of_any_language_stays_as_it_is() -> None:
@@ -53,3 +53,13 @@ def test_it_can_be_read_back_as_pythons_own_escape() -> None:
 
 def test_text_on_one_line_has_no_control_character() -> None:
     assert one_line("a\n\tb\r\x1b caf\u00e9") == "a\\n\\tb\\r\\x1b caf\u00e9"
+
+
+def test_a_count_has_its_noun_in_the_right_number() -> None:
+    assert [many(number, "record") for number in (0, 1, 2, 1234)] == [
+        "0 records",
+        "1 record",
+        "2 records",
+        "1,234 records",
+    ]
+    assert many(2, "worker process", "worker processes") == "2 worker processes"

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.base.errors import BadInput, StreamletError, text_of
+from streamlet.base.printable import many
 from streamlet.kafka import Consumer, ConsumerRecord, Producer, TopicPartition
 from streamlet.kafka.broker_errors import (
     InvalidRecord,
@@ -93,9 +94,9 @@ class ReplayFailed(StreamletError):
         elif isinstance(error, BadInput):
             what_to_do = "Correct this, or leave the letter out with the options that choose letters"
         super().__init__(
-            f"The replay of dead letters in {topic!r} has ended early: {why} {done} letters are "
-            f"replayed and marked as such, {left} may not be. {what_to_do}: a replay takes exactly those that are "
-            "still open, for a record and its mark are written together or not at all."
+            f"The replay of dead letters in {topic!r} has ended early: {why} {many(done, 'letter')} "
+            f"{'is' if done == 1 else 'are'} replayed and marked as such, {left} may not be. {what_to_do}: a replay "
+            "takes exactly those that are still open, for a record and its mark are written together or not at all."
         )
 
 
@@ -119,7 +120,7 @@ class ReplayTargetTooSmall(BadInput):
     def __init__(self, letter: DeadLetter, count: int) -> None:
         super().__init__(
             f"Dead letter {name_of(letter)} cannot be replayed: its record is of partition {letter.partition} of "
-            f"{letter.topic!r}, which has {count} partitions (from 0). Nothing was written. Leave it out with "
+            f"{letter.topic!r}, which has {many(count, 'partition')} (from 0). Nothing was written. Leave it out with "
             f"--partition, or let keys choose the partition with --to {letter.topic}."
         )
 

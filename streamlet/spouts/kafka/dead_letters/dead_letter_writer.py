@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any
 
 from streamlet.base.errors import text_of
-from streamlet.kafka.broker_errors import UnknownTopicOrPartition
+from streamlet.base.printable import many
+from streamlet.kafka.broker_errors import InvalidRecord, UnknownTopicOrPartition
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import BatchExpired, ProducerClosed
@@ -76,6 +77,8 @@ class DeadLetterWriter:
         self.written = 0
         self.holds = False
         """Whether letters wait for so long that nothing new is to be emitted."""
+        self._refusal: DeadLetterRefused | None = None
+        """The first letter that was refused for good: the run ends."""
 
     @property
     def waiting(self) -> int:
@@ -95,8 +98,9 @@ class DeadLetterWriter:
     def serve(self, managers: Iterable[PartitionManager], now_s: float) -> None:
         """Settle letters that are over, take new ones, offer those waiting.
 
-        Raises DeadLetterRefused.
+        Raises DeadLetterRefused, once.
         """
+        had_refusal = self._refusal is not None
         while self._over:
             self._settle(*self._over.popleft())
         for manager in managers:
@@ -106,6 +110,10 @@ class DeadLetterWriter:
             self._offer(now_s)
         self._watch(now_s)
         self._lines.look(now_s)
+        # Rule: raised when all else is done, and once. The end of the run comes here again: the letters beside the
+        # refused one are settled then, and nobody waits for that one.
+        if self._refusal is not None and not had_refusal:
+            raise self._refusal
 
     def _take(self, manager: PartitionManager, now_s: float) -> None:
         now_ms = int(time.time() * 1000)
@@ -127,7 +135,9 @@ class DeadLetterWriter:
             except KafkaError as error:
                 # Its memory is full, or the topic is not known: both pass. What the offset waits for stays here.
                 if not error.retriable:
-                    raise self._refused(letter, error) from error
+                    self._waiting.popleft()
+                    self._refuse(letter, error)
+                    continue
                 self._offer_after_s, self._last_error = now_s + OFFER_AGAIN_S, error
                 break
             taken.append(self._waiting.popleft())
@@ -150,25 +160,32 @@ class DeadLetterWriter:
                 self._last_error = error
                 self._waiting.append(letter)
             else:
-                raise self._refused(letter, error) from error
+                self._refuse(letter, error)
 
-    def _refused(self, letter: _Letter, error: KafkaError) -> DeadLetterRefused:
-        record = letter.given_up.record
-        return DeadLetterRefused(letter.manager.partition, record.offset, self.topic, text_of(error))
+    def _refuse(self, letter: _Letter, error: KafkaError) -> None:
+        """Keep the offset open, and end the run."""
+        del self._open[letter]
+        if self._refusal is None:
+            where, is_invalid = letter.manager.partition, isinstance(error, InvalidRecord)
+            offset = letter.given_up.record.offset
+            self._refusal = DeadLetterRefused(where, offset, self.topic, text_of(error), is_invalid=is_invalid)
+            self._refusal.__cause__ = error
 
     def _watch(self, now_s: float) -> None:
         """Hold the spout while letters wait for long; say so once, and when it goes on."""
-        oldest = next(iter(self._open), None)
+        if self._refusal is not None:  # the run ends, and nothing goes on
+            return
+        oldest, waiting = next(iter(self._open), None), len(self._open)
         holds = oldest is not None and now_s - oldest.since_s >= HOLD_S
         if holds and not self.holds:
             # Rule: with the error of the letters themselves, if one has come. Of a topic that was deleted the broker
             # says so, and its connection is ready.
             why = f" ({text_of(self._last_error).rstrip('.')})" if self._last_error else ""
             self._log.warning(
-                "%d dead letters wait for topic %r, which does not take them%s: %s The spout emits nothing new until "
+                "%s for topic %r, which does not take them%s: %s The spout emits nothing new until "
                 "they are written; nothing is lost, and their records are not committed. See whether the brokers run "
                 "and the topic is there.",
-                len(self._open),
+                f"{many(waiting, 'dead letter')} {'waits' if waiting == 1 else 'wait'}",
                 self.topic,
                 why,
                 self._producer.connections(),

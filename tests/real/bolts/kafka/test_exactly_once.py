@@ -79,16 +79,24 @@ def run(topology: type[Topology], *, delivery: str = "exactly-once", **settings:
 
 
 def copying(
-    cluster: DevCluster, lines: str, copy: str, bolt: type[Bolt] = Same, par: int = 1, **config: Any
+    cluster: DevCluster,
+    lines: str,
+    copy: str,
+    bolt: type[Bolt] = Same,
+    par: int = 1,
+    timeout_ms: Any = None,
+    **config: Any,
 ) -> type[Topology]:
     more = {"retry_initial_delay_ms": 10, **config}
+
+    out_settings = {} if timeout_ms is None else {"transaction_timeout_ms": timeout_ms}
 
     class Copying(Topology):
         read = KafkaSpout.spec(
             config=SpoutConfig(KafkaHosts(cluster.bootstrap_servers), lines, id=lines, **more), par=par
         )
         same = bolt.spec(inputs=[read])
-        out = KafkaBolt.spec(inputs=[same], hosts=cluster.bootstrap_servers, topic=copy)
+        out = KafkaBolt.spec(inputs=[same], hosts=cluster.bootstrap_servers, topic=copy, **out_settings)
 
     return Copying
 
@@ -156,6 +164,16 @@ def test_a_record_that_the_broker_refuses_is_found_and_all_others_are_there_once
     result, _ = run(copying(kafka4, lines, limited, retry_limit=2, on_poison="skip"))
     assert result.components["read"].given_up == 1
     assert Counter(row.value for row in read_back(kafka4, limited, 99)) == Counter(values[:40] + values[41:])
+
+
+def test_a_transaction_timeout_that_the_brokers_do_not_allow_is_named_with_bolt_and_setting(
+    kafka4: DevCluster, make_topic: Callable[..., str]
+) -> None:
+    lines, copy = make_topic(kafka4, 2), make_topic(kafka4, 2)
+    with pytest.raises(
+        StreamletError, match=rf"KafkaBolt out \(topic '{copy}'\) has transaction_timeout_ms = 3600000, "
+    ):
+        run(copying(kafka4, lines, copy, timeout_ms=3_600_000))
 
 
 def test_a_tuple_of_no_record_ends_the_run_and_names_who_emitted_it(

@@ -22,7 +22,7 @@ from streamlet.model.settings import resolve
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, Record, SpoutConfig
 from streamlet.spouts.kafka.dead_letters.dead_letter_choice import LetterFilter, plan_replay
 from streamlet.spouts.kafka.dead_letters.dead_letter_topic import DeadLetterTopic
-from streamlet.spouts.kafka.errors import NoDeadLetterTopic
+from streamlet.spouts.kafka.errors import CompactedDeadLetterTopic, NoDeadLetterTopic
 from tests.read_back import Row, read_back
 from tests.run_observer import Watcher
 
@@ -134,6 +134,39 @@ def test_of_records_of_which_some_are_poison_each_is_in_one_of_the_two_topics_on
     assert len(read_back(kafka4, letters, len(poison))) == len(poison)
 
 
+class Ints(Bolt):
+    """Raises on what is no number."""
+
+    outputs = ["number"]
+
+    def process(self, tup: Tuple) -> None:
+        self.emit([int(tup.values[0])])
+
+
+def test_records_that_fail_side_by_side_are_each_given_up_after_their_tries(
+    kafka4: DevCluster, topics: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The letter of the first is in each transaction that the second one has aborted."""
+    numbers, good, letters = topics
+    bad = {offset for offset in range(60) if offset % 20 in (5, 6, 7)}
+    values = [b"bad %d" % offset if offset in bad else b"%d" % offset for offset in range(60)]
+    producer = Producer({"bootstrap.servers": kafka4.bootstrap_servers, "enable.idempotence": True})
+    for value in values:
+        producer.produce(numbers, value, partition=0)
+    assert producer.flush(60) == 0
+    monkeypatch.setitem(globals(), "Judge", Ints)
+    result = run(judged(kafka4, *topics, scheme=lambda record: [[(record.value or b"").decode()]]))
+    assert result.reason == "caught_up"
+    assert Counter(row.value for row in read_back(kafka4, good, 60 - len(bad))) == Counter(
+        value for offset, value in enumerate(values) if offset not in bad
+    )
+    rows = read_back(kafka4, letters, len(bad))
+    assert {int(own(row)["offset"]): own(row)["tries"] for row in rows} == dict.fromkeys(bad, "2")
+    read, out = result.components["read"], result.components["out"]
+    assert (len(rows), read.given_up, read.kept) == (len(bad), len(bad), len(bad))
+    assert out.metrics["transactions_aborted"] <= 2 * len(bad), "at most one for each try"
+
+
 def test_a_topic_for_letters_that_is_missing_is_named_at_the_start(
     kafka4: DevCluster, topics: tuple[str, str, str], topic_name: Callable[[], str]
 ) -> None:
@@ -141,6 +174,14 @@ def test_a_topic_for_letters_that_is_missing_is_named_at_the_start(
     with pytest.raises(NoDeadLetterTopic, match=missing) as refused:
         run(judged(kafka4, *topics[:2], missing))
     assert refused.value.exit_status == 2
+
+
+def test_a_topic_for_letters_that_is_compacted_is_refused_at_the_start(
+    kafka4: DevCluster, topics: tuple[str, str, str], make_topic: Callable[..., str]
+) -> None:
+    compacted = make_topic(kafka4, configs={"cleanup.policy": "compact"})
+    with pytest.raises(CompactedDeadLetterTopic, match=rf"'{compacted}' .*cleanup\.policy=compact\."):
+        run(judged(kafka4, *topics[:2], compacted))
 
 
 def test_a_letter_that_its_topic_refuses_ends_the_run_and_names_the_record(

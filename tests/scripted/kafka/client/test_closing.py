@@ -46,7 +46,7 @@ def test_a_close_that_takes_long_says_so_once(caplog: pytest.LogCaptureFixture) 
         producer = Producer(bootstrap_servers=broker.address)
         producer.send("t", b"1")
         producer.close(2.5)
-        assert caplog.text.count("close() waits, at most 0 s more: 1 records, of t") == 1
+        assert caplog.text.count("close() waits, at most 0 s more: 1 record, of t") == 1
 
 
 def test_a_consumer_left_in_haste_ends_soon_and_says_what_it_waited_for(caplog: pytest.LogCaptureFixture) -> None:

@@ -34,7 +34,7 @@ def test_p8_keys_that_go_elsewhere_are_counted_and_told(caplog: pytest.LogCaptur
         assert {future.get(0).partition for future in (*before, *after, home)} == {1}
         assert log.values == {("t", 1): [b"%d" % n for n in range(8)]}
         told = [row.args for row in caplog.records if "every replica of" in row.msg]
-        assert sum(row[1] for row in told) == 7 and {(str(row[0]), row[2]) for row in told} == {("t-0", 1)}  # type: ignore[index,misc]
+        assert sum(row[1] for row in told) == 7 and {(str(row[0]), row[3]) for row in told} == {("t-0", 1)}  # type: ignore[index,misc]
 
 
 @pytest.mark.parametrize(

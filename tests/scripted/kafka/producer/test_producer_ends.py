@@ -171,7 +171,7 @@ def test_a_close_that_gives_up_on_a_stuck_thread_says_what_is_open(caplog: pytes
         with caplog.at_level(logging.WARNING, "streamlet.kafka.producer"):
             producer.close(0.1)
         assert not behind.is_done
-        assert "gives up" in caplog.text and "1 records, of t, are not acknowledged yet" in caplog.text
+        assert "gives up" in caplog.text and "1 record, of t, is not acknowledged yet" in caplog.text
         gate.set()
         until(lambda: not producer._sender._thread.is_alive())
         assert behind.failed()
@@ -246,7 +246,7 @@ def test_a_close_that_ctrl_c_interrupts_loses_nothing_in_silence() -> None:
         ended = _run(_INTERRUPTED, broker.address)
         held.set()
         assert (ended.returncode, ended.stdout) == (0, "waited\n")
-        assert "closed with 1 records not acknowledged, of t" in ended.stderr
+        assert "closed with 1 record not acknowledged, of t" in ended.stderr
 
 
 def test_what_a_close_that_ctrl_c_interrupts_has_is_sent_before_the_program_ends() -> None:

@@ -154,7 +154,7 @@ def test_a_handler_of_the_log_may_send_with_the_producer_that_logs() -> None:
         sender.client.wakeup()
         with pytest.raises(OutcomeUnknown):
             future.get(10)
-        until(lambda: any("1 records for topic 't' failed" in line for line in told.lines))
+        until(lambda: any("1 record for topic 't' failed" in line for line in told.lines))
         gate.set()
         until(lambda: any("were written at offset" in line for line in told.lines))
         assert not told.held

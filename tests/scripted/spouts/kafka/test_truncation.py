@@ -156,7 +156,7 @@ def test_while_it_cannot_be_said_it_is_asked_again_and_nothing_is_read(log: Line
     log.epoch_errors(*[UNKNOWN_EPOCH] * 3)
     log.elect(keeps=2)
     log.append(*"CDE")
-    with pytest.raises(OffsetsLost, match=r"\[2, 2\] \(1 offsets\)"):
+    with pytest.raises(OffsetsLost, match=r"\[2, 2\] \(1 offset\)"):
         one.until(lambda: bool(one.tuples))
     assert len(log.broker.seen(ApiKey.OFFSET_FOR_LEADER_EPOCH)) > 3 and not one.tuples
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
+from functools import partial
 from typing import Any
 
 import pytest
@@ -263,13 +264,29 @@ def test_roots_of_the_next_task_just_above_the_last_of_a_task_are_told_apart(por
 class World:
     """Spout tasks, bolts between them and the one that commits, and a Kafka whose transactions are all or nothing.
 
-    Time passes by steps; what is under way arrives in any order, but for what one task tells of its epochs.
+    Time passes by steps; what is under way arrives in any order, but for what one task tells of its epochs. So do the
+    answers, acks and failures, to the spouts.
     """
 
-    def __init__(self, chance: random.Random, tasks: int, records: int, poison: int = 0) -> None:
+    def __init__(
+        self,
+        chance: random.Random,
+        tasks: int,
+        records: int,
+        poison: int = 0,
+        bad: Set[int] = frozenset(),
+        retry_limit: int = 0,
+    ) -> None:
         self.chance = chance
         self.poison = poison
         """One record in so many is sent to the dead letters; 0: none. The letter of offset n has the number -n."""
+        self.bad = bad
+        """Offsets of records that a bolt fails each time."""
+        self.retry_limit = retry_limit
+        self.given_up: dict[tuple[int, int], int] = {}
+        """Task and offset -> tries."""
+        self.joins = 0.2
+        """How often a tuple is made of two records."""
         self.records = records
         self.now = 0.0
         self.output: Counter[tuple[int, int]] = Counter()
@@ -283,16 +300,27 @@ class World:
         """Tuples between the bolts: (task, root, offset) of each tree that one belongs to."""
         self.unanswered: list[list[tuple[int, int, int]]] = []
         """Written, and not acknowledged."""
+        self.homeward: list[Callable[[], None]] = []
+        """Answers under way to the spouts."""
         self.troubles = True
+        self.doomed = 0
+        """Steps since when a transaction waits for a spout's question."""
 
     def step(self) -> None:
         self.now += 0.01
         chance = self.chance
         acts = [spout.step for spout in self.spouts.values()] + [spout.deliver for spout in self.spouts.values()]
-        acts += [self.arrive, self.acknowledge, self.answer]
+        acts += [self.arrive, self.acknowledge, self.answer, self.go_home, self.go_home]
         if self.troubles:
             acts += [self.trouble] * (chance.random() < 0.15)
         chance.choice(acts)()
+        self.doomed = self.doomed + 1 if self.epochs.phase is CommitPhase.DOOMED else 0
+        if self.doomed == 500:  # as `Transactions` does
+            self.epochs.give_up()
+
+    def go_home(self) -> None:
+        if self.homeward:
+            self.homeward.pop(self.chance.randrange(len(self.homeward)))()
 
     # bolts between
 
@@ -300,18 +328,24 @@ class World:
         if self.on_way:
             some = [self.on_way.pop(self.chance.randrange(len(self.on_way)))]
             task, root, offset = some[0][0]
+            if offset in self.bad:
+                self.fail_tree(task, root, offset)
+                return
             if self.is_poison(offset):
                 self.spouts[task].dead_letter(root, offset)
                 if self.chance.random() < 0.5:  # the bolt emitted nothing before
                     return
-            elif offset >= 0 and self.on_way and self.chance.random() < 0.2:  # made of both
+            elif offset >= 0 and self.on_way and self.chance.random() < self.joins:  # made of both
                 other = self.on_way.pop(self.chance.randrange(len(self.on_way)))
-                if other[0][2] < 0 or self.is_poison(other[0][2]):
+                if other[0][2] < 0 or self.is_poison(other[0][2]) or other[0][2] in self.bad:
                     self.on_way.append(other)
                 else:
                     some = [some[0] + other]
             roots = [SharedRoots([root for _, root, _ in one]) if len(one) > 1 else one[0][1] for one in some]
             self.epochs.take(Tuples(roots, some))
+
+    def fail_tree(self, task: int, root: int, offset: int) -> None:
+        self.homeward.append(partial(self.spouts[task].tree_failed, root, offset))
 
     def is_poison(self, offset: int) -> bool:
         return self.poison > 0 and offset > 0 and offset % self.poison == 0
@@ -322,7 +356,7 @@ class World:
         spout = chance.choice([*self.spouts.values()])
         if kind == 0 and self.on_way:  # a bolt fails
             for task, root, offset in self.on_way.pop(chance.randrange(len(self.on_way))):
-                self.spouts[task].tree_failed(root, offset, lost=False)
+                self.fail_tree(task, root, offset)
         elif kind == 1:  # a link is lost
             self.on_way = [one for one in self.on_way if chance.random() < 0.5]
             for each in self.spouts.values():
@@ -336,7 +370,7 @@ class World:
             spout.restart()
         elif kind == 4 and self.unanswered:  # the record cannot be written
             for task, root, offset in self.unanswered.pop():
-                self.spouts[task].tree_failed(root, offset, lost=False)
+                self.fail_tree(task, root, offset)
             chance.choice([self.epochs.record_failed, self.epochs.give_up])()
         elif kind == 5 and self.epochs.phase is not CommitPhase.CLOSED:  # fenced
             if self.asked == "commit" and chance.random() < 0.5:
@@ -349,7 +383,7 @@ class World:
     def acknowledge(self) -> None:
         if self.unanswered:
             for task, root, _ in self.unanswered.pop(self.chance.randrange(len(self.unanswered))):
-                self.spouts[task].tree_done(root)
+                self.homeward.append(partial(self.spouts[task].tree_done, root))
 
     def answer(self) -> None:
         asked, self.asked = self.asked, None
@@ -390,13 +424,13 @@ class World:
         dropped, self.unanswered = self.unanswered, []
         for one in dropped:
             for task, root, offset in one:
-                self.spouts[task].tree_failed(root, offset, lost=False)
+                self.fail_tree(task, root, offset)
 
     def write(self, tuples: Tuples, refused: Sequence[int]) -> None:
         for at, one in enumerate(tuples.batch):
             if at in refused:
                 for task, root, offset in one:
-                    self.spouts[task].tree_failed(root, offset, lost=False)
+                    self.fail_tree(task, root, offset)
             else:
                 self.transaction += [(task, offset) for task, _, offset in one]
                 self.unanswered.append(one)
@@ -411,6 +445,9 @@ class World:
         self._answer(token, acked=False)
 
     def _answer(self, token: Any, acked: bool) -> None:
+        self.homeward.append(partial(self._answered, token, acked))
+
+    def _answered(self, token: Any, acked: bool) -> None:
         task, life, number = token
         spout = self.spouts[task]
         if life == spout.life and number in spout.told:
@@ -429,7 +466,7 @@ class Task:
     def restart(self) -> None:
         self.life += 1
         self.root = first_root(self.task, self.life)
-        self.attempt = Attempt(self, 0.3, Backoff(0.02, 0.1), 0, lambda: 0.5)
+        self.attempt = Attempt(self, 0.3, Backoff(0.02, 0.1), self.world.retry_limit, lambda: 0.5)
         self.trees: dict[int, tuple[int, int]] = {}
         """Root -> offset, and which opening it was read in."""
         self.told: set[int] = set()
@@ -474,7 +511,7 @@ class Task:
                 self.spoilt += 1
                 self.attempt.spoil(self.world.now)
 
-    def tree_failed(self, root: int, offset: int, *, lost: bool) -> None:
+    def tree_failed(self, root: int, offset: int) -> None:
         found = self.trees.pop(root, None)
         if found is not None and found[1] == self.opening and offset < 0:
             self.attempt.letter_failed(self.world.now)
@@ -523,13 +560,15 @@ class Task:
 
     def committed(self) -> None:
         self.stored = self.ending
+        self.attempt.forget_below(Partition("lines", self.task), self.stored)
 
     def count_failure(self, partition: Partition) -> None: ...
 
     def comes_again(self, partition: Partition, offset: int, cause: FailureCause, coming: NextTry) -> None: ...
 
     def give_up(self, partition: Partition, offset: int, cause: FailureCause, tries: int) -> None:
-        raise AssertionError("no limit is set")
+        self.passed.add(offset)
+        self.world.given_up[self.task, offset] = tries
 
     def tell(self, kind: str, told: Any) -> int:
         number = self._next_root()
@@ -546,17 +585,39 @@ def test_whatever_happens_each_record_has_its_effect_once(seed: int, poison: int
     world = World(chance, tasks=1 + seed % 3, records=chance.choice([5, 40, 120]), poison=poison)
     for _ in range(4000):
         world.step()
+    finish(world)
+
+
+def finish(world: World) -> None:
+    """Go on without troubles until all is committed; look at what there is."""
     world.troubles = False
     for _ in range(60_000):
         if all(s.attempt.is_idle and s.has_read_all() and not s.has_moved() for s in world.spouts.values()):
             break
         world.step()
     offsets = [offset for offset in range(world.records) if offset % 5 != 4]
-    effects = [-offset if world.is_poison(offset) else offset for offset in offsets]
+    effects = [-offset if world.is_poison(offset) or offset in world.bad else offset for offset in offsets]
     wanted = {(task, effect) for task in world.committed for effect in effects}
     assert world.output == Counter(wanted)
     assert set(world.committed.values()) == {world.records}
     assert all(spout.attempt.phase is AttemptPhase.RUNNING for spout in world.spouts.values())
+
+
+@pytest.mark.parametrize("seed", range(90))
+def test_records_that_always_fail_are_found_by_their_own_failures_whatever_their_neighbours(seed: int) -> None:
+    """Each failed attempt is one try of one of them: nothing that an abort fails takes the place of the answer."""
+    chance = random.Random(seed)
+    records = chance.choice([4, 9, 40])
+    able = [offset for offset in range(1, records) if offset % 5 != 4]
+    first = chance.randrange(len(able))
+    bad = {*able[first : first + chance.choice([2, 3, 8])], *chance.sample(able, 2)}
+    world = World(chance, 1 + seed % 3, records, bad=bad, retry_limit=chance.choice([1, 2]))
+    world.joins = 0.0  # with a tuple of an earlier attempt: that is no record's own failure
+    finish(world)
+    tries = world.retry_limit + 1
+    assert world.given_up == {(task, offset): tries for task in world.spouts for offset in bad}
+    assert world.epochs.aborted <= tries * len(world.given_up)
+    assert all(spout.attempt.attempts <= 1 + tries * len(world.given_up) for spout in world.spouts.values())
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -10,11 +10,11 @@ import pytest
 
 from streamlet.bolts.kafka import KafkaBolt
 from streamlet.bolts.kafka.errors import LetterRefused, LetterTopicGone, RecordNotTaken, StaleTuple
-from streamlet.bolts.kafka.letters import GONE_S, OFFERED_S, LetterTopics, records_of
+from streamlet.bolts.kafka.letters import GONE_S, OFFERED_S, LetterTopics, records_of, refused
 from streamlet.bolts.kafka.outbound import Delivery
 from streamlet.components.batch import Batch
 from streamlet.components.epoch_tuples import LETTERS, LetterRow
-from streamlet.kafka.broker_errors import MessageTooLarge, UnknownTopicOrPartition
+from streamlet.kafka.broker_errors import InvalidRecord, MessageTooLarge, UnknownTopicOrPartition
 from streamlet.kafka.errors import ClientTimeout
 
 RECORD = "topic 'orders', partition 1, offset 7"
@@ -60,6 +60,12 @@ def test_a_letter_that_the_brokers_never_take_ends_the_run_and_names_its_record(
         for part in (RECORD, "refused by topic 'dead'", "max_request_size", "comes again at the next start"):
             assert part in refusal.message
     assert len(failed) == isinstance(error, StaleTuple)
+
+
+def test_a_letter_without_a_key_for_a_topic_that_is_compacted_is_refused_with_what_to_do() -> None:
+    row = letters("dead").rows[0]
+    said = refused(row, InvalidRecord("Compacted topic cannot accept message without key.")).message
+    assert "set cleanup.policy=delete for 'dead'" in said and "max_request_size" not in said
 
 
 def ask(error: Exception | None, known: Sequence[int] = (0,)) -> Any:

@@ -17,11 +17,13 @@ from streamlet.kafka.broker_errors import (
     CoordinatorNotAvailable,
     IllegalGeneration,
     InvalidTransactionState,
+    InvalidTransactionTimeout,
     MessageTooLarge,
     OutOfOrderSequenceNumber,
     ProducerFenced,
     TopicAuthorizationFailed,
     TransactionAbortable,
+    TransactionalIdAuthorizationFailed,
     UnknownServerError,
     UnknownTopicOrPartition,
 )
@@ -81,6 +83,7 @@ class Rig:
         self.steps = Steps()
         self.said: list[Any] = []
         self.it = Transactions(
+            "write",
             "topic 'out'",
             self.clock,
             self._place(),
@@ -342,6 +345,27 @@ def test_offsets_of_another_cluster_end_the_run_before_they_are_sent(
 def test_producers_that_fence_each_other_end_the_run_and_both_causes_are_named(rig: Rig) -> None:
     with pytest.raises(TransactionalIdShared, match=r"another program.*transaction_timeout_ms \(60 s\)"):
         fence_in_transactions(rig, 6, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            InvalidTransactionTimeout("InitProducerId"),
+            r"KafkaBolt write \(topic 'out'\) has transaction_timeout_ms = 60000, .*transaction\.max\.timeout\.ms.*"
+            r"`-c write\.transaction_timeout_ms=",
+        ),
+        (TransactionalIdAuthorizationFailed("InitProducerId"), r"KafkaBolt write \(topic 'out'\): .*transactional id"),
+    ],
+)
+def test_a_producer_that_gets_no_session_ends_the_run_and_names_its_bolt(
+    rig: Rig, error: KafkaError, said: str
+) -> None:
+    without_an_end(rig, error)
+    rig.steps.is_lost, rig.steps.error = True, error
+    rig.answer(error)
+    with pytest.raises(TransactionsRefused, match=said):
+        rig.it.raise_refusal()
 
 
 def test_a_transaction_that_kafka_aborted_for_its_age_blames_no_other_program(

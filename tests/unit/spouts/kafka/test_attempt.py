@@ -175,6 +175,22 @@ def test_the_ack_of_a_commit_says_that_the_end_was_acked(attempt: Attempt, log: 
     assert attempt.is_idle
 
 
+def test_a_late_ack_of_an_end_is_not_taken_for_that_of_the_next_one(attempt: Attempt, log: Log) -> None:
+    """Records emitted then would be in a transaction whose offsets stop before them."""
+    emit(attempt, log, 5, 12.01)
+    log.done = True
+    attempt.poll(12.11)
+    attempt.acked(2, 12.12)
+    emit(attempt, log, 5, 12.13)
+    log.done = True
+    attempt.poll(12.5)
+    assert log.told == [BEGIN, END, COMMIT, END, COMMIT]
+    attempt.acked(1, 12.51)
+    assert not attempt.may_emit
+    attempt.acked(3, 12.52)
+    assert attempt.may_emit
+
+
 def test_a_drain_and_the_end_of_all_logs_end_an_epoch_at_once(attempt: Attempt, log: Log) -> None:
     emit(attempt, log, 5, 12.01)
     log.done, log.read_all = True, True
@@ -273,6 +289,25 @@ def test_a_letter_that_fails_ends_the_attempt_and_the_next_epoch_has_fewer_recor
     emit(attempt, log, 100, 12.01)
     attempt.letter_failed(12.02)
     assert (attempt.phase, attempt.most, log.told) == (AttemptPhase.OFF, 50, [BEGIN])
+
+
+@pytest.mark.parametrize("what", ["a letter", "a commit"])
+@pytest.mark.parametrize("own", [True, False])
+def test_what_fails_while_a_question_is_under_way_does_not_take_the_place_of_its_answer(
+    attempt: Attempt, log: Log, what: str, own: bool
+) -> None:
+    """The abort that a question brings fails the letters of its transaction, and they come home before its ack."""
+    emit(attempt, log, 5, 12.01)
+    log.done = True
+    attempt.poll(12.11)
+    attempt.acked(1, 12.12)  # END; COMMIT is under way
+    emit(attempt, log, 100, 12.13)
+    attempt.record_failed(PARTITION, 7, CAUSE, 12.14)
+    (attempt.letter_failed(12.15) if what == "a letter" else attempt.failed(2, 12.15))
+    assert attempt.phase is AttemptPhase.ASKING
+    (attempt.acked if own else attempt.failed)(3, 12.16)
+    assert (attempt.phase, attempt.tries) == (AttemptPhase.OFF, {(PARTITION, 7): 1} if own else {})
+    assert log.said.count("hold") == 1
 
 
 def test_epochs_grow_again_with_each_that_is_committed_and_tries_are_forgotten(attempt: Attempt, log: Log) -> None:

@@ -63,6 +63,17 @@ def test_a_transaction_open_for_a_minute_is_told_and_its_end_too(
     assert caplog.messages[2:] == ["orders-1: the transaction at offset 40 has ended; reading goes on"]
 
 
+def test_one_offset_behind_an_open_transaction_is_told_as_one(
+    lines: OpenTransactionLines, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = ReaderOf(Partition("orders", 1))
+    for now_s in range(100, 161):
+        reader.answer(40, 41, now_s)
+        lines.poll([reader], now_s)
+    (told,) = caplog.messages
+    assert "The 1 offset from there to the end of the log can be read when it has ended; it counts neither" in told
+
+
 def test_all_partitions_of_a_topic_have_one_line(lines: OpenTransactionLines, caplog: pytest.LogCaptureFixture) -> None:
     readers = [ReaderOf(Partition(topic, number)) for topic in ("orders", "sales") for number in range(40)]
     for now_s in range(0, 120, 2):

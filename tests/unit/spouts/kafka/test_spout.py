@@ -419,6 +419,11 @@ def test_begin_close_and_close_share_one_bound_and_say_once_what_is_not_committe
     )
 
 
+def test_one_offset_that_is_not_committed_is_told_as_one(caplog: pytest.LogCaptureFixture) -> None:
+    before_a_store_that_does_not_answer(done=1).spout.begin_close()
+    assert caplog.messages[0].startswith("1 offset is done and could not be committed: lines-0 from 0 to 1.")
+
+
 def test_the_spouts_of_a_run_wait_for_their_stores_side_by_side() -> None:
     """Four of them took four times as long, in a worker that has a bound for its own end."""
     rigs, shared = [before_a_store_that_does_not_answer(done=1) for _ in range(4)], LastCommits()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +13,14 @@ from confluent_kafka import Producer
 from streamlet import Bolt, Topology, Tuple
 from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.inline import InlineBackend
+from streamlet.base.errors import StreamletError
 from streamlet.components.batch import Batch
 from streamlet.devcluster import DevCluster
-from streamlet.kafka import Admin
+from streamlet.kafka import Admin, ConfigResource
 from streamlet.model.settings import resolve
 from streamlet.model.topology import TopologySpec
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, Record, SpoutConfig
-from streamlet.spouts.kafka.errors import NoDeadLetterTopic
+from streamlet.spouts.kafka.errors import CompactedDeadLetterTopic, NoDeadLetterTopic
 from tests.command_line import ROOT, Streamlet, streamlet
 from tests.read_back import Row, read_back
 from tests.run_observer import Watcher
@@ -152,3 +154,51 @@ def test_a_missing_topic_is_named_before_anything_is_emitted(
     assert refused.value.exit_status == 2
     with Admin(bootstrap_servers=kafka4.bootstrap_servers) as admin:
         assert letters not in admin.list_topics(), "a spout creates no topic"
+
+
+@pytest.mark.parametrize("release", ["kafka4", "kafka39"])
+def test_a_topic_for_letters_that_is_compacted_is_refused_before_anything_is_emitted(
+    release: str, request: pytest.FixtureRequest, make_topic: Callable[..., str]
+) -> None:
+    cluster: DevCluster = request.getfixturevalue(release)
+    topic, letters = make_topic(cluster), make_topic(cluster, configs={"cleanup.policy": "compact,delete"})
+    with pytest.raises(
+        CompactedDeadLetterTopic, match=rf"spout 'numbers' .*'{letters}' .*cleanup\.policy=compact,delete\."
+    ) as refused:
+        run(topology(cluster, topic, letters))
+    assert refused.value.exit_status == 2
+
+
+def test_a_topic_that_is_compacted_meanwhile_ends_the_run_at_a_letter_without_a_key(
+    kafka4: DevCluster,
+    make_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic, letters = make_topic(kafka4), make_topic(kafka4)
+    producer = Producer({"bootstrap.servers": kafka4.bootstrap_servers, "enable.idempotence": True})
+    producer.produce(topic, b"14")
+    assert producer.flush(20) == 0
+
+    class Compacts(Refuses):
+        def process(self, tup: Tuple) -> None:
+            compact(kafka4, letters)
+            super().process(tup)
+
+    monkeypatch.setitem(globals(), "Refuses", Compacts)
+    with pytest.raises(StreamletError, match=rf"offset 0, was refused .*set cleanup\.policy=delete for '{letters}'"):
+        run(topology(kafka4, topic, letters))
+    assert "dead letter waits" not in caplog.text, "the run ends"
+
+
+def compact(cluster: DevCluster, topic: str) -> None:
+    """Have a topic compacted, and wait until its leader acts on it."""
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.alter_configs({ConfigResource.topic(topic): {"cleanup.policy": "compact"}})
+    probe = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
+    refused: list[Any] = []
+    deadline = time.monotonic() + 20
+    while not any(refused) and time.monotonic() < deadline:
+        probe.produce(topic, b"probe", on_delivery=lambda error, _: refused.append(error))
+        probe.flush(20)
+    assert any(refused)

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from streamlet.kafka.broker_errors import NotEnoughReplicas, TopicAuthorizationFailed, UnknownTopicOrPartition
+from streamlet.kafka.broker_errors import (
+    InvalidRecord,
+    NotEnoughReplicas,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.producer import topic_wait
 from streamlet.spouts.kafka.dead_letters import dead_letter_writer
@@ -96,7 +101,7 @@ def test_what_passes_is_tried_again_and_the_spout_is_held_and_told_once(
         writer.serve([manager], step * OFFER_AGAIN_S)  # type: ignore[list-item]
         assert writer.holds == (step * OFFER_AGAIN_S >= HOLD_S)
     assert producer.sent == [] and manager.written == []
-    said = "dead letters wait for topic 'dead', which does not take them (the topic is not known): No connection."
+    said = "1 dead letter waits for topic 'dead', which does not take them (the topic is not known): No connection."
     assert caplog.text.count(said) == 1, "a connection that is ready says nothing of a topic that is gone"
     producer.refuses = None
     writer.serve([manager], 5.0)  # type: ignore[list-item]
@@ -120,6 +125,48 @@ def test_what_the_brokers_refuse_for_good_stops_the_spout_and_names_the_record(r
         producer.over[0]([(0, error)])
         writer.serve([manager], 0.1)  # type: ignore[list-item]
     assert manager.written == []
+
+
+def test_after_a_letter_was_refused_the_others_are_settled_and_nobody_waits_for_it(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The end of the run comes back for what is under way, with no word of going on."""
+    producer, writer, manager = rig
+    manager.give_up(7, 8, 9)
+    writer.serve([manager], 0.0)  # type: ignore[list-item]
+    manager.give_up(10)
+    writer.serve([manager], 0.1)  # type: ignore[list-item]
+    caplog.clear()
+    refusal = InvalidRecord("Compacted topic cannot accept message without key.")
+    producer.over[0]([(0, refusal), (2, refusal)])
+    with pytest.raises(
+        DeadLetterRefused, match=r"offset 7, .*compacted .*cleanup\.policy=delete for 'dead'"
+    ) as refused:
+        writer.serve([manager], 0.2)  # type: ignore[list-item]
+    assert "max.message.bytes" not in refused.value.message and refused.value.__cause__ is refusal
+    assert (manager.written, writer.waiting) == ([8], 1)
+    for now_s in (1.0, 3.0, 5.0):
+        writer.serve([manager], now_s)  # type: ignore[list-item]
+    producer.over[1]([])
+    writer.serve([manager], 6.0)  # type: ignore[list-item]
+    assert (manager.written, writer.waiting, caplog.messages) == ([8, 10], 0, [])
+
+
+def test_one_letter_that_is_not_taken_leaves_those_before_it_under_way(rig: Rig) -> None:
+    producer, writer, manager = rig
+    send, error = producer.send, TopicAuthorizationFailed("no right to write to 'dead'.")
+
+    def second_is_refused(*given: Any) -> object:
+        producer.refuses = error if producer.sent else None
+        return send(*given)
+
+    producer.send = second_is_refused  # type: ignore[method-assign]
+    manager.give_up(7, 8)
+    with pytest.raises(DeadLetterRefused, match="offset 8"):
+        writer.serve([manager], 0.0)  # type: ignore[list-item]
+    producer.over[0]([])
+    writer.serve([manager], 0.1)  # type: ignore[list-item]
+    assert (manager.written, writer.waiting) == ([7], 0)
 
 
 def test_a_reason_with_line_ends_stays_in_one_line_of_the_log(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
