@@ -115,10 +115,15 @@ class ReliableSpout(Spout):
             return True
         if tup_id not in self._waiting:  # emitted again by the spout itself
             return True
-        if kept.many:
-            self.emit_many(kept.values, tup_id, kept.stream)
+        emit = (
+            partial(self.emit_many, kept.values, tup_id, kept.stream)
+            if kept.many
+            else partial(self.emit, kept.values, tup_id, kept.stream, kept.direct_task)
+        )
+        if self.max_fails is not None and self.failed_tuples.get(tup_id, 0) >= self.max_fails:
+            self.as_last_try(emit)
         else:
-            self.emit(kept.values, tup_id, kept.stream, kept.direct_task)
+            emit()
         return True
 
     def fail_many(self, tup_ids: Sequence[Any]) -> None:

@@ -1,6 +1,6 @@
 """How roots are numbered: whose ledger a tree belongs to, and which trees are one set.
 
-    task | epoch (6 bits) | number (41 bits) | 1 for a tree of a set
+    task | epoch (6 bits) | number (40 bits) | 1 for a last try | 1 for a tree of a set
 
 Roots are unique, not random: only edges must be random. They grow with time. A *set* is up to 512 trees of tuples that
 a spout emitted in one call; the ledger has one entry for all of them. Its numbers begin at a multiple of 512, and no
@@ -11,16 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-STEP = 2
+STEP = 4
 """Distance between two roots of one kind."""
+
+LAST_TRY = 2
+"""The bit of a tree whose message is given up when it fails once more: batches take its tuples alone."""
 
 SET_TREES = 512
 """Most trees in a set."""
 
 EPOCH_BITS = 6
-NUMBER_BITS = 41
+NUMBER_BITS = 40
 
-_SHIFT = NUMBER_BITS + 1
+_SHIFT = NUMBER_BITS + 2
 _INSIDE = SET_TREES * STEP - 1
 """The bits that tell the trees of one set apart."""
 
