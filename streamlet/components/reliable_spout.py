@@ -65,8 +65,8 @@ class ReliableSpout(Spout):
     """The ids that are given to ``fail`` now."""
 
     @classmethod
-    def gives_up_by(cls, kwargs: Mapping[str, Any]) -> str:
-        return f"max_fails = {cls.max_fails}" if cls.answers_for_failures and cls.max_fails is not None else ""
+    def gives_up_by(cls, kwargs: Mapping[str, Any], exactly_once: bool) -> str:
+        return "max_fails = 0" if cls.answers_for_failures and cls.max_fails == 0 else ""
 
     def given_up(self, tup_id: Hashable, values: Sequence[Any], fails: int) -> None:
         """Take a tuple that failed ``fails`` times and will not be replayed.

@@ -155,10 +155,10 @@ class Spout(Component):
         return ComponentSpec(cls, SPOUT, name=name, par=tasks, config=merged, outputs=outputs)
 
     @classmethod
-    def gives_up_by(cls, kwargs: Mapping[str, Any]) -> str:
-        """Return its user's policy for messages that always fail; "" without one.
+    def gives_up_by(cls, kwargs: Mapping[str, Any], exactly_once: bool) -> str:
+        """Return its policy that gives up messages never tried alone.
 
-        As it is written, ``on_poison = "skip"``; ``kwargs`` are those of its line in the topology.
+        As it is written, ``max_fails = 0``; "" without one. ``kwargs`` are those of its line in the topology.
         """
         return ""
 

@@ -41,6 +41,11 @@ def first_root(task_id: int, epoch: int) -> int:
     return (task_id << EPOCH_BITS | epoch & (1 << EPOCH_BITS) - 1) << _SHIFT | STEP
 
 
+def is_last_try(root: object) -> bool:
+    """Tell whether it is one tree of a last try."""
+    return root.__class__ is int and root & (STEP - 1) == LAST_TRY
+
+
 def owner_task(root: int) -> int:
     """Return the spout task whose ledger tracks this root."""
     return root >> EPOCH_BITS + _SHIFT

@@ -30,7 +30,7 @@ from streamlet.model.grouping import Grouping
 from streamlet.model.stream import DEFAULT_STREAM, Stream
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, key_hash, travelling
 from streamlet.tracking.census import Answer, Ask
-from streamlet.tracking.roots import LAST_TRY
+from streamlet.tracking.roots import LAST_TRY, is_last_try
 from streamlet.tracking.shared_roots import Root
 
 CACHED_KEYS = 65_536
@@ -142,9 +142,9 @@ class Work:
             return size
         first = len(self.run.roots) - self.left
         ahead = self.run.roots[first : first + size]
-        if not _has_last_try(ahead):
+        if not _may_have_last_try(ahead):
             return size
-        return next(place for place, root in enumerate(ahead) if root.__class__ is int and root & LAST_TRY) or 1
+        return next((place for place, root in enumerate(ahead) if is_last_try(root)), size) or 1
 
     def stop_at(self, left: int) -> None:
         """Have so many rows left, whatever was taken."""
@@ -153,11 +153,11 @@ class Work:
         self.rows = zip(run.roots[first:], run.edges[first:], run.values[first:], strict=True)
 
 
-def _has_last_try(roots: Sequence[Any]) -> bool:
+def _may_have_last_try(roots: Sequence[Any]) -> bool:
     try:
-        return any(map(and_, roots, repeat(LAST_TRY)))
+        return any(map(and_, roots, repeat(LAST_TRY)))  # the cheapest question, for every batch there is
     except TypeError:  # rows of a batch of several trees share a root that is no number, and is never a last try
-        return any(root.__class__ is int and root & LAST_TRY for root in {*roots})
+        return any(map(is_last_try, {*roots}))
 
 
 class Outbox:
