@@ -64,7 +64,7 @@ def check(
         _list_settings(topology, as_json)
     elif topology is not None:
         click.echo(f"{topology.name} in {target} is valid: {summary(topology)}.")
-        for line in warnings_of(topology):
+        for line in warnings_of(topology, exactly_once=is_exactly_once(request.conf)):
             click.echo(line)
         if is_exactly_once(request.conf):
             click.echo(not_covered(topology))
@@ -111,8 +111,9 @@ def _check_as_json(target: TopologyTarget, pairs: tuple[str, ...], config: Path 
         if purpose:
             _stages(request)
         answer |= {"topology": topology.name, "valid": True, "tasks": task_count(topology), "problems": []}
-        answer["warnings"] = warnings_of(topology)
-        if is_exactly_once(request.conf):
+        exactly_once = is_exactly_once(request.conf)
+        answer["warnings"] = warnings_of(topology, exactly_once=exactly_once)
+        if exactly_once:
             answer["exactly_once"] = not_covered(topology)
     except InvalidTopology as error:
         status = error.exit_status

@@ -24,6 +24,7 @@ from streamlet.cli.check import summary
 from streamlet.cli.errors import explain
 from streamlet.cli.json_lines import json_text
 from streamlet.cli.output import OutputFailed, ReaderGone
+from streamlet.model.delivery import is_exactly_once
 from streamlet.model.spec import SPOUT
 from streamlet.model.validate import endless_spouts, warnings_of
 from streamlet.runtime.worker.log_lines import is_own, shown_text
@@ -306,7 +307,8 @@ def heading(request: RunRequest, backend: str) -> str:
         "spark": f"on {many(request.workers, 'Spark executor slot')}",
     }.get(backend, f"on {many(request.workers, 'worker process', 'worker processes')}")
     endless = endless_spouts(request.topology) if request.until_caught_up and request.seconds is None else []
-    warnings = "".join(f" {line}" for line in [*warnings_of(request.topology), *endless])
+    hardly_meant = warnings_of(request.topology, exactly_once=is_exactly_once(request.conf))
+    warnings = "".join(f" {line}" for line in [*hardly_meant, *endless])
     return f"{request.topology.name}: {summary(request.topology)} {where}. Ctrl-C drains and stops.{warnings}"
 
 

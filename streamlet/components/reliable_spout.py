@@ -65,8 +65,8 @@ class ReliableSpout(Spout):
     """The ids that are given to ``fail`` now."""
 
     @classmethod
-    def gives_up_by(cls, kwargs: Mapping[str, Any]) -> str:
-        return f"max_fails = {cls.max_fails}" if cls.answers_for_failures and cls.max_fails is not None else ""
+    def gives_up_by(cls, kwargs: Mapping[str, Any], exactly_once: bool) -> str:
+        return "max_fails = 0" if cls.answers_for_failures and cls.max_fails == 0 else ""
 
     def given_up(self, tup_id: Hashable, values: Sequence[Any], fails: int) -> None:
         """Take a tuple that failed ``fails`` times and will not be replayed.
@@ -115,10 +115,15 @@ class ReliableSpout(Spout):
             return True
         if tup_id not in self._waiting:  # emitted again by the spout itself
             return True
-        if kept.many:
-            self.emit_many(kept.values, tup_id, kept.stream)
+        emit = (
+            partial(self.emit_many, kept.values, tup_id, kept.stream)
+            if kept.many
+            else partial(self.emit, kept.values, tup_id, kept.stream, kept.direct_task)
+        )
+        if self.max_fails is not None and self.failed_tuples.get(tup_id, 0) >= self.max_fails:
+            self.as_last_try(emit)
         else:
-            self.emit(kept.values, tup_id, kept.stream, kept.direct_task)
+            emit()
         return True
 
     def fail_many(self, tup_ids: Sequence[Any]) -> None:

@@ -84,6 +84,8 @@ class SpoutPort(TaskPort, Protocol):
     def emit_each_from_other_thread(self) -> Callable[..., None]: ...
     @property
     def kept(self) -> KeptBytes: ...
+    @property
+    def as_last_try(self) -> Callable[[Callable[[], object]], None]: ...
 
 
 class Spout(Component):
@@ -153,10 +155,10 @@ class Spout(Component):
         return ComponentSpec(cls, SPOUT, name=name, par=tasks, config=merged, outputs=outputs)
 
     @classmethod
-    def gives_up_by(cls, kwargs: Mapping[str, Any]) -> str:
-        """Return its user's policy for messages that always fail; "" without one.
+    def gives_up_by(cls, kwargs: Mapping[str, Any], exactly_once: bool) -> str:
+        """Return its policy that gives up messages never tried alone.
 
-        As it is written, ``on_poison = "skip"``; ``kwargs`` are those of its line in the topology.
+        As it is written, ``max_fails = 0``; "" without one. ``kwargs`` are those of its line in the topology.
         """
         return ""
 
@@ -192,6 +194,13 @@ class Spout(Component):
         batches and no bolt that acks by hand: ``ack_many`` then gets their ids in one call, but for those that fail.
         """
         raise not_running("emit_each")
+
+    def as_last_try(self, emit: Callable[[], object]) -> None:
+        """Make the last emit of a message before it is given up.
+
+        Bolts take what comes of it alone, in a batch of one.
+        """
+        emit()
 
     def room(self) -> int:
         """Return how many messages may still be emitted in this turn.
@@ -341,7 +350,7 @@ class Spout(Component):
     def bind(self, port: TaskPort) -> None:
         own = cast(SpoutPort, port)
         vars(self).update(emit=port.emit, emit_many=own.emit_many, emit_each=own.emit_each, room=own.room)
-        vars(self).update(report_metric=port.report_metric)
+        vars(self).update(report_metric=port.report_metric, as_last_try=own.as_last_try)
 
 
 def hears_failures(spout: type[Spout]) -> bool:

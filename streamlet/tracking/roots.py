@@ -1,6 +1,6 @@
 """How roots are numbered: whose ledger a tree belongs to, and which trees are one set.
 
-    task | epoch (6 bits) | number (41 bits) | 1 for a tree of a set
+    task | epoch (6 bits) | number (40 bits) | 1 for a last try | 1 for a tree of a set
 
 Roots are unique, not random: only edges must be random. They grow with time. A *set* is up to 512 trees of tuples that
 a spout emitted in one call; the ledger has one entry for all of them. Its numbers begin at a multiple of 512, and no
@@ -11,16 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-STEP = 2
+STEP = 4
 """Distance between two roots of one kind."""
+
+LAST_TRY = 2
+"""The bit of a tree whose message is given up when it fails once more: batches take its tuples alone."""
 
 SET_TREES = 512
 """Most trees in a set."""
 
 EPOCH_BITS = 6
-NUMBER_BITS = 41
+NUMBER_BITS = 40
 
-_SHIFT = NUMBER_BITS + 1
+_SHIFT = NUMBER_BITS + 2
 _INSIDE = SET_TREES * STEP - 1
 """The bits that tell the trees of one set apart."""
 
@@ -36,6 +39,11 @@ def first_root(task_id: int, epoch: int) -> int:
     # A replacement counts from a new epoch, so its roots never meet late news of the old one's. A task that has used up
     # its numbers, after some months, goes on in those of its next epochs: they come into use again long after.
     return (task_id << EPOCH_BITS | epoch & (1 << EPOCH_BITS) - 1) << _SHIFT | STEP
+
+
+def is_last_try(root: object) -> bool:
+    """Tell whether it is one tree of a last try."""
+    return root.__class__ is int and root & (STEP - 1) == LAST_TRY
 
 
 def owner_task(root: int) -> int:

@@ -10,12 +10,14 @@ import pytest
 from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
+from tests.conformance.bad_rows import BAD, ROWS
 from tests.conformance.by_batch import LINES, WORDS
 from tests.conformance.conftest import backend_named
 from tests.patience import PATIENCE_S
 from tests.run_observer import Watcher
 
 FILE = Path(__file__).with_name("by_batch.py")
+BAD_ROWS = Path(__file__).with_name("bad_rows.py")
 
 
 WAYS = ["ByBatch", "TogetherByBatch"]
@@ -52,6 +54,19 @@ def test_every_word_is_counted_though_batches_and_tuples_of_them_fail(
     assert lines.acked == LINES and lines.failed > 0 and lines.given_up == 0
     assert split.errors > 0 and (tmp_path / "failed").exists(), "nothing failed"
     assert result.components["count"].failed == 0 and result.components["count"].errors == 0, "split spares them"
+
+
+@pytest.mark.parametrize(("backend", "workers"), [("inline", 1), ("processes", 1), ("processes", 2)])
+def test_before_a_row_is_given_up_it_is_tried_alone_in_each_batch(backend: str, workers: int, tmp_path: Path) -> None:
+    """Batches fail whole, and what fails together comes together again: good rows by thousands went with ten bad."""
+    topology = load_topology(BAD_ROWS)
+    conf = resolve(topology.config, {"bad.folder": str(tmp_path), "streamlet.until.caught.up": True})
+    request = RunRequest(topology, conf, file=BAD_ROWS, workers=workers, seconds=PATIENCE_S, until_caught_up=True)
+    result = backend_named(backend).run(request, Watcher(), Stop())
+    given_up = sorted(map(int, (tmp_path / "given_up").read_text().split()))
+    assert given_up == list(range(BAD, ROWS + 1, BAD))
+    numbers = result.components["numbers"]
+    assert numbers.acked == ROWS - len(given_up) and numbers.failed > 3 * len(given_up), "no batch failed with others"
 
 
 @pytest.mark.faults

@@ -172,6 +172,7 @@ def test_the_page_lists_every_method_a_component_may_override(cls: type) -> None
         "emit_columns",
         "emit_each",
         "room",
+        "as_last_try",
         "ack",
         "fail",
         "dead_letter",

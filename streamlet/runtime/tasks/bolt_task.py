@@ -313,6 +313,8 @@ class BoltTask:
             size = slices.size
             if self.held.allowed and (size := self.held.room(size)) <= 0:
                 break
+            if self._by_batch:
+                size = work.batch_of(size)
             # Where a death or a hang can be looked up from outside: two numbers a slice, and in full for a tuple that
             # is alone in its slice because the bolt is slow.
             if size == 1 and slices.notes_each:

@@ -16,8 +16,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, compress, cycle, islice
-from operator import itemgetter
+from itertools import chain, compress, cycle, islice, repeat
+from operator import and_, itemgetter
 from sys import getsizeof
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,6 +30,7 @@ from streamlet.model.grouping import Grouping
 from streamlet.model.stream import DEFAULT_STREAM, Stream
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, key_hash, travelling
 from streamlet.tracking.census import Answer, Ask
+from streamlet.tracking.roots import LAST_TRY, is_last_try
 from streamlet.tracking.shared_roots import Root
 
 CACHED_KEYS = 65_536
@@ -135,11 +136,28 @@ class Work:
         """Rows from the first on that no longer belong to a block (``settling.part_blocks``)."""
         self.rows = zip(run.roots, run.edges, run.values, strict=True)
 
+    def batch_of(self, size: int) -> int:
+        """Return how many of the next ``size`` tuples make a batch: one of a last try is alone."""
+        if self.run.multi:  # a bolt has joined it with others by itself
+            return size
+        first = len(self.run.roots) - self.left
+        ahead = self.run.roots[first : first + size]
+        if not _may_have_last_try(ahead):
+            return size
+        return next((place for place, root in enumerate(ahead) if is_last_try(root)), size) or 1
+
     def stop_at(self, left: int) -> None:
         """Have so many rows left, whatever was taken."""
         run, first = self.run, len(self.run.roots) - left
         self.left = left
         self.rows = zip(run.roots[first:], run.edges[first:], run.values[first:], strict=True)
+
+
+def _may_have_last_try(roots: Sequence[Any]) -> bool:
+    try:
+        return any(map(and_, roots, repeat(LAST_TRY)))  # the cheapest question, for every batch there is
+    except TypeError:  # rows of a batch of several trees share a root that is no number, and is never a last try
+        return any(map(is_last_try, {*roots}))
 
 
 class Outbox:

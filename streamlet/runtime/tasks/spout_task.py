@@ -32,7 +32,7 @@ from streamlet.tracking.acker import AckLedger
 from streamlet.tracking.census import CensusResult
 from streamlet.tracking.overdue import NOBODY, Overdue
 from streamlet.tracking.pending import PendingSet
-from streamlet.tracking.roots import SET_TREES, STEP, end_of, entry_of, owner_task
+from streamlet.tracking.roots import LAST_TRY, SET_TREES, STEP, end_of, entry_of, owner_task
 from streamlet.tracking.window import PendingWindow
 
 SAMPLED = 32
@@ -538,6 +538,17 @@ class SpoutTask:
         self.untracked_lost += lost
         self._failed(ids, FailReason.LOST)
         return lost
+
+    def as_last_try(self, emit: Callable[[], object]) -> None:
+        """Emit a message that is given up if it fails once more."""
+        # Rule: it is tried alone before it is given up. A batch fails whole for one tuple of it, and its retries come
+        # together again: good messages would be given up with a bad one. The mark is in the root, so that tuples which
+        # are made of it have it, too, in every worker.
+        self.pending.next_root |= LAST_TRY
+        try:
+            emit()
+        finally:
+            self.pending.next_root &= ~LAST_TRY
 
     def room(self) -> int:
         """Return how many tuples may still be emitted in this turn."""

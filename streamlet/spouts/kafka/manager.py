@@ -26,6 +26,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, repeat
 from typing import Any, NamedTuple, overload
 
@@ -529,7 +530,11 @@ class PartitionManager:
     def _retry(self, collector: Spout) -> EmitState:
         offset = self._due.popleft()
         values = self.ledger.retried(offset)
-        self._emit(collector, offset, values)
+        emit = partial(self._emit, collector, offset, values)
+        if self._retries.is_last(offset):
+            collector.as_last_try(emit)
+        else:
+            emit()
         return EMITTED_MORE_LEFT if self._due or self._waiting or self.buffer else EMITTED_END
 
     def _emit(self, collector: Spout, offset: int, values: Any) -> bool:

@@ -68,6 +68,10 @@ class ExponentialBackoffMsgRetryManager:
         self._failures.pop(offset, None)
         self._scheduled.pop(offset, None)
 
+    def is_last(self, offset: int) -> bool:
+        """Tell whether a record is given up if it fails once more."""
+        return 0 < self._retry_limit <= self._failures.get(offset, 0)
+
     def tries(self, offset: int) -> int:
         """Return how often the record has failed."""
         return self._failures.get(offset, 0)

@@ -142,9 +142,10 @@ class KafkaSpout(Spout):
         return kwargs["spout_config"].stop_offset is not None
 
     @classmethod
-    def gives_up_by(cls, kwargs: Mapping[str, Any]) -> str:
-        config = kwargs["spout_config"]
-        return "" if config.on_poison == STOP else f'on_poison = "{config.on_poison}"'
+    def gives_up_by(cls, kwargs: Mapping[str, Any], exactly_once: bool) -> str:
+        # An epoch is read again as a whole, so no record comes alone.
+        policy = kwargs["spout_config"].on_poison
+        return f'on_poison = "{policy}"' if exactly_once and policy != STOP else ""
 
     @classmethod
     def exactly_once_problems(cls, kwargs: Mapping[str, Any]) -> Iterable[tuple[str, str]]:

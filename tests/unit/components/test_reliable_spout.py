@@ -46,6 +46,9 @@ class Port:
         self.sent += [(list(values), tup_id, None, None) for values, tup_id in zip(tuples, tup_ids, strict=True)]
         return True
 
+    def as_last_try(self, emit: Any) -> None:
+        emit()
+
     def room(self) -> int:
         return 1
 

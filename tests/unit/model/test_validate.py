@@ -828,6 +828,7 @@ class FailingByItself(Taking):
 class GivingUp(ReliableSpout):
     outputs = ["line"]
     answers_for_failures = True
+    max_fails = 0
 
     def next_tuple(self) -> None: ...
 
@@ -837,19 +838,20 @@ def of_kafka(**more: Any) -> ComponentSpec:
 
 
 @pytest.mark.parametrize(
-    ("spout", "policy"),
+    ("spout", "policy", "exactly_once"),
     [
-        (of_kafka(on_poison="skip"), 'on_poison = "skip"'),
-        (of_kafka(on_poison="dead-letter", dead_letter_topic="bad"), 'on_poison = "dead-letter"'),
-        (GivingUp.spec(), "max_fails = 3"),
-        (of_kafka(), ""),
-        (Lines.spec(), ""),
+        (of_kafka(on_poison="skip"), 'on_poison = "skip"', True),
+        (of_kafka(on_poison="skip"), "", False),
+        (of_kafka(on_poison="dead-letter", dead_letter_topic="bad"), 'on_poison = "dead-letter"', True),
+        (GivingUp.spec(), "max_fails = 0", False),
+        (of_kafka(), "", True),
+        (Lines.spec(), "", False),
     ],
 )
 def test_a_bolt_whose_batches_fail_whole_behind_a_spout_that_gives_up_is_warned_of(
-    spout: ComponentSpec, policy: str
+    spout: ComponentSpec, policy: str, exactly_once: bool
 ) -> None:
-    """One bad record takes the good ones of its batch along, try after try: they became dead letters by thousands."""
+    """Where nothing is tried alone before: one bad record takes the good ones of its batch along."""
     between = Split.spec(inputs=[spout])
     bolts = {
         "whole": Taking.spec(inputs=[between]),
@@ -858,7 +860,7 @@ def test_a_bolt_whose_batches_fail_whole_behind_a_spout_that_gives_up_is_warned_
         "writes": KafkaBolt.spec(inputs=[spout], hosts="127.0.0.1:9092", topic="out"),
         "one": Split.spec(inputs=[spout]),
     }
-    found = warnings_of(topology(source=spout, between=between, **bolts))
+    found = warnings_of(topology(source=spout, between=between, **bolts), exactly_once=exactly_once)
     assert [line.split()[2] for line in found] == (["whole"] if policy else [])
     assert not policy or (f"source by {policy}" in found[0] and "in Taking" in found[0] and '"split"' in found[0])
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from streamlet import Bolt, Grouping, Topology, TopologyContext, Tuple
+from streamlet import Batch, Bolt, Grouping, Topology, TopologyContext, Tuple
 from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.inline import InlineBackend
 from streamlet.base.errors import StreamletError
@@ -170,6 +170,36 @@ def test_a_record_that_is_too_large_fails_alone_and_is_given_up_by_the_spouts_po
         assert any("max_request_size is 2000: send a smaller record" in line for line in watch.texts)
         # The bolt's user gave no list: words about one would say that the others were not sent.
         assert not [line for line in watch.texts if "records were taken" in line or "values[" in line]
+
+
+class Checks(Bolt):
+    """Raises on a batch with a bad line."""
+
+    outputs = ["line"]
+
+    def process_batch(self, batch: Batch) -> None:
+        if bad := [line for line in batch.values("value") if int(line) % 100 == 7]:
+            raise ValueError(f"{bad} are bad")
+        self.emit_many([[line] for line in batch.values("value")])
+
+
+def test_a_bad_record_of_a_batch_takes_no_good_one_along_to_where_it_is_given_up() -> None:
+    """The batch fails whole, its records are tried again together, and each alone before it is given up."""
+    with FakeCluster({"out": 1}) as cluster:
+        cluster.fill("lines", 1000)
+        hosts = KafkaHosts(cluster.broker.address)
+        tries = {"retry_initial_delay_ms": 10, "retry_limit": 2, "on_poison": "skip"}
+
+        class Checked(Topology):
+            lines = KafkaSpout.spec(config=SpoutConfig(hosts, "lines", id="checked", **tries))
+            checks = Checks.spec(inputs=[lines])
+            out = KafkaBolt.spec(inputs=[checks], hosts=hosts, topic="out")
+
+        result, watch = run(Checked)
+        assert result.reason == "caught_up"
+        assert Counter(written(cluster)) == Counter(line for line in numbers(1000) if int(line) % 100 != 7)
+        assert row(watch, "lines").given_up == 10
+        assert row(watch, "lines").failed > 100, "no batch failed with others"
 
 
 def test_a_topic_that_does_not_exist_ends_the_start_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from streamlet.components.columns import Columns
-from streamlet.runtime.tasks.emitter import FAIR, SAMPLED, Inbox, Run
+from streamlet.runtime.tasks.emitter import FAIR, SAMPLED, Inbox, Run, Work
+from streamlet.tracking.shared_roots import SharedRoots
+
+SHARED = SharedRoots([4, 10])
 
 
 def run(target: int, count: int, size: int = 0) -> Run:
@@ -23,6 +27,30 @@ def work_off(inbox: Inbox, slice_size: int = 1) -> list[int]:
         inbox.ran(work, before)
         order.append(work.run.target)
     return order
+
+
+@pytest.mark.parametrize(
+    ("roots", "size", "batches"),
+    [
+        ([4, 8, 12], 8, [3]),
+        ([4, 8, 12], 2, [2, 1]),
+        ([4, 10, 12, 16], 8, [1, 1, 2]),
+        ([6, 10], 8, [1, 1]),
+        ([SHARED, SHARED, 0, 10, SHARED], 8, [3, 1, 1]),
+        ([SHARED, SHARED, 0], 8, [3]),
+        ([0, 0, 5, 9], 8, [4]),
+    ],
+)
+def test_what_is_tried_for_the_last_time_makes_a_batch_of_one(roots: list[Any], size: int, batches: list[int]) -> None:
+    """Not a root that trees share, nor rows that a bolt has joined by itself."""
+    work = Work(Run(1, 9, "default", False, roots, [1] * len(roots), [["x"]] * len(roots)))
+    found = []
+    while work.left > 0:
+        found.append(min(work.batch_of(size), work.left))
+        work.left -= found[-1]
+    assert found == batches
+    joined = Work(Run(1, 9, "default", True, [[6, 10]] * 3, [[1, 1]] * 3, [["x"]] * 3))
+    assert joined.batch_of(8) == 8
 
 
 def test_runs_are_worked_off_as_they_came_while_little_is_held() -> None:

@@ -222,10 +222,10 @@ def test_a_batch_is_what_waits_up_to_its_size_and_its_emit_belongs_to_all_of_it(
     acker = Acker()
     box, bolt = Outbox(1, 9, "default"), Sums()
     task = acker.task(bolt, [box], Grouping.SHUFFLE, 1)
-    task.execute(Work(Run(1, 5, "default", False, [*range(1, 11)], [0] * 10, [[str(n)] for n in range(10)])), 1e9)
+    task.execute(Work(Run(1, 5, "default", False, [*range(4, 44, 4)], [0] * 10, [[str(n)] for n in range(10)])), 1e9)
     assert bolt.sizes == [4, 4, 2]
     (run,) = box.take()
-    assert [[*each_root([root])] for root in run.roots] == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
+    assert [[*each_root([root])] for root in run.roots] == [[4, 8, 12, 16], [20, 24, 28, 32], [36, 40]]
     assert run.values == [["6"], ["22"], ["17"]]
 
 
@@ -319,15 +319,15 @@ def test_a_batch_whose_call_emitted_for_another_is_not_split() -> None:
 
     acker, bolt, box = Acker(), Keeps(), Outbox(1, 9, "default")
     task = acker.task(bolt, [box], Grouping.SHUFFLE, 1)
-    acker.trees.update({2: 11, 4: 22, 6: 33})
-    task.execute(Work(Run(1, 5, "default", False, [2], [11], [["1"]])), 1e9)
-    task.execute(Work(Run(1, 5, "default", False, [4, 6], [22, 33], [["2"], ["3"]])), 1e9)
+    acker.trees.update({8: 11, 16: 22, 24: 33})
+    task.execute(Work(Run(1, 5, "default", False, [8], [11], [["1"]])), 1e9)
+    task.execute(Work(Run(1, 5, "default", False, [16, 24], [22, 33], [["2"], ["3"]])), 1e9)
     acker.settle()
-    assert acker.failed == {4, 6} and acker.open() == {2}
+    assert acker.failed == {16, 24} and acker.open() == {8}
     assert bolt.kept is not None
     task.ack(bolt.kept)
     acker.settle()
-    assert acker.open() == {2}, "what was emitted for it is under way"
+    assert acker.open() == {8}, "what was emitted for it is under way"
     rows = [row for run in box.take() for row in _rows(run)]
     acker.acks[rows[0][0]] = rows[0][1]
     acker.settle()
@@ -343,15 +343,15 @@ def test_a_batch_that_was_kept_is_acked_or_failed_whole_later() -> None:
 
     acker, bolt = Acker(), Keeps()
     task = acker.task(bolt, [Outbox(1, 9, "default")], Grouping.SHUFFLE, 1)
-    acker.trees.update({2: 11, 4: 22})
-    task.execute(Work(Run(1, 5, "default", False, [2, 4], [11, 22], [["1"], ["2"]])), 1e9)
+    acker.trees.update({8: 11, 16: 22})
+    task.execute(Work(Run(1, 5, "default", False, [8, 16], [11, 22], [["1"], ["2"]])), 1e9)
     acker.settle()
-    assert acker.open() == {2, 4} and len(task.held) == 2
+    assert acker.open() == {8, 16} and len(task.held) == 2
     bolt.emit(["x"], anchors=bolt.kept)
     bolt.fail(bolt.kept.tuples[0])
     bolt.ack(bolt.kept)
     acker.settle()
-    assert acker.failed == {2} and acker.open() == {4}, "what was emitted for it is under way"
+    assert acker.failed == {8} and acker.open() == {16}, "what was emitted for it is under way"
     assert not task.held and (task.stats.acked, task.stats.failed) == (1, 1)
 
 
@@ -372,12 +372,12 @@ def test_whatever_is_acked_twice_counts_once(auto_ack: bool) -> None:
     acker, bolt = Acker(), Twice()
     vars(bolt)["auto_ack"] = auto_ack
     task = acker.task(bolt, [Outbox(1, 9, "default")], Grouping.SHUFFLE, 1)
-    acker.trees.update({2: 11, 4: 22})
-    task.execute(Work(Run(1, 5, "default", False, [2, 4], [11, 22], [["1"], ["2"]])), 1e9)
+    acker.trees.update({8: 11, 16: 22})
+    task.execute(Work(Run(1, 5, "default", False, [8, 16], [11, 22], [["1"], ["2"]])), 1e9)
     bolt.ack(bolt.batch)
     bolt.ack(bolt.batch.tuples[0])
     acker.settle()
-    assert acker.trees == {2: 0, 4: 0} and not acker.failed and task.stats.acked == 2
+    assert acker.trees == {8: 0, 16: 0} and not acker.failed and task.stats.acked == 2
     with pytest.raises(BadEmit, match="already acked"):
         bolt.emit(["x"], anchors=bolt.batch)
 
@@ -399,8 +399,8 @@ def test_nothing_is_emitted_for_a_batch_that_the_same_call_has_settled(
 
     acker, box = Acker(), Outbox(1, 9, "default")
     task = acker.task(SettlesFirst(), [box], Grouping.SHUFFLE, 1)
-    acker.trees.update({2: 11, 4: 22})
-    roots = [0, 0] if untracked else [2, 4]
+    acker.trees.update({8: 11, 16: 22})
+    roots = [0, 0] if untracked else [8, 16]
     if untracked and settle == "dead_letter":
         return  # refused for another reason
     task.execute(Work(Run(1, 5, "default", False, roots, [11, 22], [["1"], ["2"]])), 1e9)
@@ -409,7 +409,7 @@ def test_nothing_is_emitted_for_a_batch_that_the_same_call_has_settled(
         assert box.take() and task.stats.errors == 0, "no tree waits for it"
     else:
         assert not box.take() and task.stats.errors == 1
-        assert acker.open() == set() and acker.failed == (set() if settle == "ack" else {2, 4})
+        assert acker.open() == set() and acker.failed == (set() if settle == "ack" else {8, 16})
 
 
 def test_a_batch_is_an_anchor_where_nothing_is_anchored_by_itself() -> None:
@@ -422,12 +422,12 @@ def test_a_batch_is_an_anchor_where_nothing_is_anchored_by_itself() -> None:
 
     acker, box = Acker(), Outbox(1, 9, "default")
     task = acker.task(Unanchored(), [box], Grouping.SHUFFLE, 1)
-    acker.trees.update({2: 11, 4: 22})
-    task.execute(Work(Run(1, 5, "default", False, [2, 4], [11, 22], [["1"], ["2"]])), 1e9)
+    acker.trees.update({8: 11, 16: 22})
+    task.execute(Work(Run(1, 5, "default", False, [8, 16], [11, 22], [["1"], ["2"]])), 1e9)
     acker.settle()
     (free, tied) = [row for run in box.take() for row in _rows(run)]
-    assert free[0] == 0 and [*each_root([tied[0]])] == [2, 4]
-    assert acker.open() == {2, 4}
+    assert free[0] == 0 and [*each_root([tied[0]])] == [8, 16]
+    assert acker.open() == {8, 16}
 
 
 class Keeps(Bolt):
@@ -475,8 +475,8 @@ def test_a_batch_parts_its_block_only_when_it_is_asked_for_its_tuples() -> None:
     acker, bolt = Acker(), KeepsBatches()
     bolt.answers_for_held = True  # type: ignore[misc]  # of this bolt: as a KafkaBolt's, whose tuples nobody asks for
     task = acker.task(bolt, [], Grouping.SHUFFLE, 1)
-    run = Run(9, 1, "default", False, [2] * 7, [0, 0, 0, 8, 0, 0, 0], [*BLOCK, *BLOCK[:3]])
-    acker.trees[2] = 8
+    run = Run(9, 1, "default", False, [8] * 7, [0, 0, 0, 8, 0, 0, 0], [*BLOCK, *BLOCK[:3]])
+    acker.trees[8] = 8
     task.execute(Work(run), until=1e9)
     acker.settle()
     kept = bolt.batches
@@ -492,7 +492,7 @@ def test_a_batch_parts_its_block_only_when_it_is_asked_for_its_tuples() -> None:
     for settle in (partial(task.ack, asked[1]), *(partial(task.ack, one) for one in (kept[1], kept[3], kept[2]))):
         settle()
         acker.settle()
-        assert acker.open() == {2}, "one tuple of the first batch is open"
+        assert acker.open() == {8}, "one tuple of the first batch is open"
     task.ack(asked[0])
     acker.settle()
     assert acker.open() == set()

@@ -25,7 +25,7 @@ from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.spout_task import FEW, SpoutTask
 from streamlet.runtime.tasks.task_stats import percentile_ms
 from streamlet.tracking.census import CensusResult
-from streamlet.tracking.roots import are_one_set, entry_of
+from streamlet.tracking.roots import LAST_TRY, are_one_set, entry_of, owner_task
 from streamlet.tracking.window import PendingWindow
 from tests.unit.runtime.tasks.bolt_rig import rows_of
 
@@ -104,6 +104,28 @@ class Rig:
 
 def emit(value: Any, tup_id: Any = None, **more: Any) -> Any:
     return lambda spout: spout.emit([value], tup_id, **more)
+
+
+def test_roots_of_last_tries_are_marked_and_grow_with_the_others() -> None:
+    """Several rows of one message have one root; an emit that raises leaves no mark behind."""
+    rig = Rig()
+
+    def last(spout: Any) -> None:
+        spout.as_last_try(lambda: spout.emit_many([["b"], ["c"]], "two"))
+
+    def refused(spout: Any) -> None:
+        with pytest.raises(ZeroDivisionError):
+            spout.as_last_try(lambda: 1 / 0)
+
+    rig.turn(emit("a", "one"), last, refused)
+    rig.turn(emit("d", "three"))
+    rows = rig.emitted()
+    roots = [root for root, _, _ in rows]
+    assert [bool(root & LAST_TRY) for root in roots] == [False, True, True, False]
+    assert roots == sorted(roots) and len(set(roots)) == 3 and set(map(owner_task, roots)) == {1}
+    rig.ack_all(rows)
+    rig.turn()
+    assert rig.spout.heard == [("ack", name) for name in ("one", "two", "three")] and not rig.task.pending.ids
 
 
 def test_each_tuple_with_an_id_is_a_tree_and_is_heard_of_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -54,6 +54,11 @@ class Out:
         self.given: list[Any] = []
         self.as_one = False
         self.streams: list[str | None] = []
+        self.last_tries: list[Any] = []
+
+    def as_last_try(self, emit: Callable[[], object]) -> None:
+        emit()
+        self.last_tries.append(self.sent[-1][1])
 
     def emit(self, values: Sequence[Any], tup_id: Any, stream: str | None = None) -> None:
         if values[0] in self.refuse:
@@ -408,13 +413,16 @@ def test_k10_what_is_given_up_is_named_and_stops_the_spout() -> None:
 
 
 def test_k10_with_skip_it_is_passed_over_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    one, out = manager(limit=1, on_poison="skip"), Out()
+    one, out = manager(limit=2, on_poison="skip"), Out()
     one.add(*fetched(batch(0, [b"a"])), 1)
     drain(one, out)
-    one.fail(0, 0.0)
-    one.begin_turn(5.0, 10)
-    drain(one, out)
-    one.fail(0, 6.0)
+    for now in (0.0, 50.0):
+        assert out.last_tries == []
+        one.fail(0, now)
+        one.begin_turn(now + 40.0, 10)
+        drain(one, out)
+    assert len(out.last_tries) == 1, "before it is given up it is tried alone"
+    one.fail(0, 100.0)
     assert one.poisoned is None
     assert one.last_completed_offset() == 1
     assert one.ledger.counts.given_up == 1

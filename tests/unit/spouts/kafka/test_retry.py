@@ -15,6 +15,17 @@ from streamlet.spouts.kafka.spout_config import SpoutConfig
 BACKOFF = Backoff(0.1, 1.0, 2.0)
 
 
+def test_a_record_that_is_given_up_by_its_next_failure_is_at_its_last_try() -> None:
+    bounded = ExponentialBackoffMsgRetryManager(Backoff(0.1, 1.0), 2)
+    endless = ExponentialBackoffMsgRetryManager(Backoff(0.1, 1.0), 0)
+    found = []
+    while bounded.failed(7, 0.0):
+        endless.failed(7, 0.0)
+        found.append((bounded.is_last(7), endless.is_last(7)))
+    assert found == [(False, False), (True, False)]
+    assert not bounded.is_last(8)
+
+
 def test_k10_pauses_grow_to_the_maximum() -> None:
     retries = ExponentialBackoffMsgRetryManager(BACKOFF, 0)
     now, pauses = 0.0, []

@@ -1,0 +1,58 @@
+"""Two bolts that take batches: rows for whole batches, and a check that raises on a bad row. Neither splits a batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from streamlet import Backoff, Batch, Bolt, Grouping, ReliableSpout, Topology
+
+ROWS = 4_000
+BAD = 400
+"""One row in so many is bad."""
+
+
+class Numbers(ReliableSpout):
+    """Notes what it gives up. A row has one retry."""
+
+    outputs = ["n"]
+    max_fails = 1
+    answers_for_failures = True
+    replay_backoff = Backoff(initial=0.05, maximum=0.05)
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.n = 0
+        self.told = Path(str(conf["bad.folder"])) / "given_up"
+
+    def next_tuple(self) -> None:
+        for _ in range(min(200, ROWS - self.n)):
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+
+    def given_up(self, tup_id: Any, values: Any, fails: int) -> None:
+        with self.told.open("a") as file:
+            file.write(f"{tup_id}\n")
+
+    def caught_up(self) -> bool:
+        return self.n == ROWS and not self.has_unfinished()
+
+
+class Double(Bolt):
+    outputs = ["n"]
+
+    def process_batch(self, batch: Batch) -> None:
+        self.emit_many([[2 * n] for n in batch.values("n")])
+
+
+class Check(Bolt):
+    def process_batch(self, batch: Batch) -> None:
+        for n in batch.values("n"):
+            if n % (2 * BAD) == 0:
+                raise ValueError(f"{n} is bad")
+
+
+class BadRows(Topology):
+    config = {"bad.folder": "", "topology.max.spout.pending": 400}
+    numbers = Numbers.spec()
+    double = Double.spec(inputs=[numbers])
+    check = Check.spec(inputs={double: Grouping.fields("n")}, par=2)
