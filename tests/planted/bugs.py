@@ -246,8 +246,8 @@ BUGS = (
     Bug(
         "a replay of many is a replay of one",
         "components/reliable_spout.py",
-        "        if kept.many:\n",
-        "        if False:\n",
+        "            if kept.many\n",
+        "            if False\n",
         TASKS,
     ),
     Bug(

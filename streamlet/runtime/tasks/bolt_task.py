@@ -310,11 +310,9 @@ class BoltTask:
         words[CALL] = words[LENGTH] = 0
         self._part_blocks(work)
         while work.left > 0:
-            size = slices.size
-            if self.held.allowed and (size := self.held.room(size)) <= 0:
+            size = self._next_size(work)
+            if size <= 0:
                 break
-            if self._by_batch:
-                size = work.batch_of(size)
             # Where a death or a hang can be looked up from outside: two numbers a slice, and in full for a tuple that
             # is alone in its slice because the bolt is slow.
             if size == 1 and slices.notes_each:
@@ -344,6 +342,11 @@ class BoltTask:
         self._note_executed(work, before, now, now - started)
         if self.failures.at_limit:
             self._stop_if_all_failed()
+
+    def _next_size(self, work: Work) -> int:
+        """Return how many tuples the next slice takes; 0: the bolt holds as many as it may."""
+        size = self.held.room(self.slices.size) if self.held.allowed else self.slices.size
+        return work.batch_of(size) if self._by_batch and size > 0 else size
 
     def _ends_by_bytes(self) -> bool:
         """Tell whether many bytes were emitted; let the next slice be smaller then."""
