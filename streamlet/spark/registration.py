@@ -78,6 +78,20 @@ def check_running(spark: Any) -> None:
         )
 
 
+def frame_problem(given: object) -> str:
+    """Say why an argument is no DataFrame of Spark's; empty if it is one."""
+    # Of its class: of a DataFrame itself this would ask the JVM, which may be gone.
+    kind = type(given)
+    if hasattr(kind, "isStreaming"):
+        return ""
+    # Rule: never its repr, which is the table, over several lines. pandas on Spark runs a job for it.
+    if kind.__name__ == "DataFrame":
+        if hasattr(kind, "to_spark"):
+            return "a DataFrame of pandas on Spark: df.to_spark() makes one of Spark's"
+        return f"a {kind.__module__.partition('.')[0]} DataFrame: spark.createDataFrame(df) makes one of Spark's"
+    return f"{' '.join(repr(given).split()):.80}: give a DataFrame of Spark's"
+
+
 def _has_ended(context: Any) -> bool:
     try:
         return context._jsc is None or bool(context._jsc.sc().isStopped())

@@ -31,7 +31,7 @@ from streamlet.spark.applying.applied_bolt import DEAD_LETTER, ON_FAILED, BoltDe
 from streamlet.spark.applying.chain import StageJob
 from streamlet.spark.applying.shipping import module_folders, zip_modules
 from streamlet.spark.executors import ALWAYS, KEYED_STREAMS, check_workers
-from streamlet.spark.registration import check_packages, context_of, pack
+from streamlet.spark.registration import check_packages, context_of, frame_problem, pack
 
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -248,9 +248,10 @@ def _check_options(inputs: object, schemas: object, outputs: object, on_failed: 
     if not isinstance(inputs, Mapping) or not inputs:
         raise WrongArgument(f'inputs= is {inputs!r:.80}: give a DataFrame for each spout, {{"lines": df}}.')
     for name, frame in inputs.items():
-        # Of its class: of the DataFrame itself this would ask the JVM, which may be gone.
-        if not isinstance(name, str) or not hasattr(type(frame), "isStreaming"):
-            raise WrongArgument(f"inputs= holds {name!r}: {frame!r:.80}: give the name of a spout, and a DataFrame.")
+        if not isinstance(name, str):
+            raise WrongArgument(f"inputs= holds the key {name!r:.80}: give the name of a spout.")
+        if problem := frame_problem(frame):
+            raise WrongArgument(f"inputs= holds under {name!r} {problem}.")
     if schemas is not None and not isinstance(schemas, Mapping):
         raise WrongArgument(f'schemas= is {schemas!r:.80}: give columns by stream, {{"count": "word string, n long"}}.')
     if isinstance(outputs, str) or not isinstance(outputs, Collection | None):
