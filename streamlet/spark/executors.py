@@ -92,7 +92,8 @@ def _of_this_machine(context: Any) -> Iterator[Found]:
     python = shutil.which(context.pythonExec)
     if python is None or _same_python(python):
         return
-    sent = [str(Path(folder, name)) for folder in [_sent_to(context)] for name in context._python_includes]
+    folder = _sent_to(context)
+    sent = [str(Path(folder, name)) for name in getattr(context, "_python_includes", ())]
     path = os.pathsep.join([*sent, *filter(None, [os.environ.get("PYTHONPATH")])])
     with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
         done = subprocess.run(
