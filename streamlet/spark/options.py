@@ -184,6 +184,8 @@ def write_options(given: Mapping[str, str], use: Use) -> SinkOptions:
     if topic == "":
         raise BadInput("topic = '' names no topic: give a name, or leave it out and have a column `topic`.")
     client = client_settings(given, ProducerConfig, "writing")
+    if use is Use.STREAM_WRITE:
+        _refuse_without_transactions(client)
     return SinkOptions(
         topic, _flag(options, "includeHeaders", False), options.get("groupidprefix", "streamlet-spark"), client
     )
@@ -404,6 +406,20 @@ def client_settings(given: Mapping[str, str], kind: type[ClientConfig], doing: s
     if kind is ConsumerConfig:
         found["auto_offset_reset"] = "none"  # a lost offset is told as lost data, never passed over in silence
     return found
+
+
+def _refuse_without_transactions(client: Mapping[str, Any]) -> None:
+    """Raise BadInput for a setting that rules out transactions."""
+    # Rule: before the query has a task, by the name that was given. The producer of an epoch would refuse it for the
+    # sake of a transactional id, which the user has not set and may not set.
+    found = ProducerConfig.of(client).against_transactions()
+    if found:
+        name, value, need = found[0]
+        raise BadInput(
+            f"kafka.{name.replace('_', '.')} = {str(value).lower()} is not possible in {Use.STREAM_WRITE.value}: each "
+            f"epoch is written in one transaction, which needs {need}. Leave the option out. A batch takes it: "
+            "df.write, also within foreachBatch, which writes at least once."
+        )
 
 
 def _refuse_java_stores(raw: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from streamlet.base.arrow import parquet_for
 from streamlet.base.errors import BadInput, StreamletError
 from streamlet.base.whole_file import write_whole
-from streamlet.spark.registration import check_packages, check_running
+from streamlet.spark.registration import check_packages, check_running, frame_problem
 from streamlet.spouts.dataframe.parts import MANIFEST, hidden, manifest_text, path_problem
 
 WHO = "streamlet.spark.write_parts"
@@ -21,7 +21,15 @@ def write_parts(frame: Any, folder: str) -> str:
     the driver does not see all that was written.
     """
     check_packages()
+    if wrong := frame_problem(frame):
+        raise BadInput(f"{WHO}: the first argument is {wrong}.")
     check_running(frame.sparkSession)
+    if frame.isStreaming:
+        raise BadInput(
+            f"{WHO} writes a batch, and this DataFrame is a stream: parts are listed once they are all there. Write "
+            "each micro-batch into a folder of its own, with writeStream.foreachBatch(lambda rows, number: "
+            'write_parts(rows, f"/shared/parts-{number}")), or read with spark.read.'
+        )
     from streamlet.spark.applying.frame_types import types_problems
 
     if problem := path_problem(folder, f"{WHO}: folder"):

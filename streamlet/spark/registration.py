@@ -8,6 +8,7 @@ from typing import Any
 from streamlet.base.errors import BadInput
 from streamlet.base.installed import installed_version, release
 from streamlet.base.python_files import package_files
+from streamlet.spark.executors import ALWAYS, check_workers
 from streamlet.spark.zips import write_zip
 
 NEEDED = (
@@ -24,13 +25,14 @@ def register(spark: Any) -> None:
     """Make ``format("streamlet-kafka")`` known to a session. Raises BadInput.
 
     streamlet travels to the executors as a zip (``addPyFile``); what it needs in compiled form (msgpack, crc32c,
-    cramjam, pyarrow) must be there. A thread that did not make the session
+    cramjam, pyarrow, numpy) must be there. A thread that did not make the session
     calls it once more before it writes.
     """
     check_packages()
     from streamlet.spark.source import KafkaDataSource
 
     context = context_of(spark)
+    check_workers(context, ALWAYS)
     context.addPyFile(str(pack(Path(context._temp_dir))))
     spark.dataSource.register(KafkaDataSource)
     # Spark looks for a writer's format in the session that is active in the calling thread, and a thread that did not
@@ -74,6 +76,20 @@ def check_running(spark: Any) -> None:
             "The Spark session has been stopped, or its JVM has ended: make a new one, with "
             "SparkSession.builder.getOrCreate(), and the DataFrames with that one."
         )
+
+
+def frame_problem(given: object) -> str:
+    """Say why an argument is no DataFrame of Spark's; empty if it is one."""
+    # Of its class: of a DataFrame itself this would ask the JVM, which may be gone.
+    kind = type(given)
+    if hasattr(kind, "isStreaming"):
+        return ""
+    # Rule: never its repr, which is the table, over several lines. pandas on Spark runs a job for it.
+    if kind.__name__ == "DataFrame":
+        if hasattr(kind, "to_spark"):
+            return "a DataFrame of pandas on Spark: df.to_spark() makes one of Spark's"
+        return f"a {kind.__module__.partition('.')[0]} DataFrame: spark.createDataFrame(df) makes one of Spark's"
+    return f"{' '.join(repr(given).split()):.80}: give a DataFrame of Spark's"
 
 
 def _has_ended(context: Any) -> bool:

@@ -27,6 +27,7 @@ from streamlet.kafka.admin import Admin, TopicDescription
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.spark import planning
+from streamlet.spark.executors import require
 from streamlet.spark.options import FORMAT, PlaceInLogs, SourceOptions, Use, read_options, write_options
 from streamlet.spark.plain_errors import plain_errors
 from streamlet.spark.planning import DataLost, Logs, PartitionKey, TaskRange
@@ -201,6 +202,7 @@ def _records(partition: Any, options: SourceOptions, schema: Any) -> Iterator[An
     # A batch without any range still has one task, with no range.
     if partition.value is None:
         return iter(())
+    require("pyarrow", "numpy")
     from streamlet.spark.arrow_reader import read_range
 
     return read_range(partition.value, options, schema)

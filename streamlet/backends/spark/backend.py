@@ -118,6 +118,8 @@ class SparkBackend:
             with contextlib.ExitStack() as held:
                 with _told_if_lost(session):
                     preflight.check_session(session.conf(), request.workers, session.pins_threads())
+                    if session.taken_back:
+                        _say(observer, preflight.taken_back_text(session.taken_back))
                     if warning := preflight.overhead_warning(session.master, session.conf()):
                         observer.on_event(line_now("warning", warning, RUN_LOGGER))
                     found = _await_slots(session, request, observer, stop)

@@ -181,6 +181,21 @@ def check_session(conf: Mapping[str, str], workers: int, pins_threads: bool = Tr
     check_memory(conf)
 
 
+TAKEN_BACK: Mapping[str, str] = {
+    "spark.speculation": "Spark would start a second copy of a worker slot, whose task never ends",
+    KILL_ON_IDLE: "Spark would kill workers, whose tasks read no input",
+}
+"""Settings that a session has off which is started for a run, and why."""
+
+
+def taken_back_text(names: Sequence[str]) -> str:
+    """Tell which settings of the user's files the run's session has off."""
+    said = "; ".join(f"{name}=true ({TAKEN_BACK[name]})" for name in names)
+    return (
+        f"Spark's own configuration has {said}: the session of this run has {'it' if len(names) == 1 else 'them'} off."
+    )
+
+
 def is_on(conf: Mapping[str, str], name: str) -> bool:
     """Tell whether Spark takes a switch for on."""
     # Rule: as Spark, without regard to case. `str(True)`, which programs write, has a capital letter.

@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.request
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,14 @@ from streamlet.backends.spark.masters import (
     parse_master,
     read_master_page,
 )
-from streamlet.backends.spark.preflight import FOREIGN, KILL_ON_IDLE, check_connect, check_given, explain_start
+from streamlet.backends.spark.preflight import (
+    FOREIGN,
+    TAKEN_BACK,
+    check_connect,
+    check_given,
+    explain_start,
+    is_on,
+)
 from streamlet.base.environment import environment
 from streamlet.base.errors import BadInput, text_of
 
@@ -70,13 +77,20 @@ class Session:
     """A running Spark application. ``open_session`` makes one; any thread may use it."""
 
     def __init__(
-        self, spark: Any, local: bool, process: subprocess.Popen[bytes] | None, directory: Path | None
+        self,
+        spark: Any,
+        local: bool,
+        process: subprocess.Popen[bytes] | None,
+        directory: Path | None,
+        taken_back: Sequence[str] = (),
     ) -> None:
+        """Hold a session. ``taken_back``: settings of the user's files that it has off."""
         self.spark = spark
         self.context = spark.sparkContext
         self.local = local
         self.process = process
         self.directory = directory
+        self.taken_back = taken_back
 
     @property
     def master(self) -> str:
@@ -314,7 +328,7 @@ def open_session(
         raise BadInput(
             f"Spark did not start on {master.url}: {explain_start(said)} With --debug its whole log is shown."
         ) from opening.error
-    return Session(opening.spark, master.local, opening.process, directory)
+    return Session(opening.spark, master.local, opening.process, directory, opening.taken_back)
 
 
 class _Opening:
@@ -327,6 +341,8 @@ class _Opening:
         self.directory = directory
         self.log = log
         self.spark: Any = None
+        self.taken_back: list[str] = []
+        """Settings that the user's files have on, and this session off."""
         self.process: subprocess.Popen[bytes] | None = None
         self.error: BaseException | None = None
         self.abandoned = threading.Event()
@@ -370,7 +386,10 @@ class _Opening:
         # Without a bound an application takes every core of a standalone cluster, for as long as it runs.
         if self.master.addresses and not whole.contains("spark.cores.max"):
             whole.set("spark.cores.max", str(cores_of(self.workers, whole.get("spark.task.cpus", "1") or "1")))
-        # Not before the launch, which would hide what the user's file says.
+        # Rule: not before the launch, which would hide what the user's file says. What a run takes away, it tells.
+        self.taken_back = [name for name in TAKEN_BACK if is_on({name: whole.get(name, "")}, name)]
+        for name in TAKEN_BACK:
+            whole.set(name, "false")
         for key, value in self._settings_here(whole).items():
             whole.set(key, value)
         context = SparkContext(conf=whole, gateway=gateway)
@@ -402,7 +421,7 @@ class _Opening:
             java_gateway.Popen = start
 
     def _settings(self) -> dict[str, str]:
-        settings = {"spark.speculation": "false", "spark.ui.showConsoleProgress": "false", KILL_ON_IDLE: "false"}
+        settings = {"spark.ui.showConsoleProgress": "false"}
         if self.master.local or self.master.loopback:
             settings |= {
                 "spark.ui.enabled": "false",

@@ -150,6 +150,11 @@ class ProducerConfig(ClientConfig):
             found.append(("max_in_flight_requests_per_connection", most, "at most 5: a broker remembers five batches"))
         return found
 
+    def against_transactions(self) -> list[tuple[str, object, str]]:
+        """Return name, value and need of each setting that rules out transactions."""
+        off = [("enable_idempotence", False, "it on")] if self.enable_idempotence is False else []
+        return [*off, *self._against_idempotence()]
+
     @property
     def acks_number(self) -> int:
         """-1, 0 or 1."""

@@ -73,13 +73,18 @@ class NeverSettled(StreamletError):
 def could_not_start(
     component: str, task_id: int, where: str, error: BaseException, defined: Defined = None
 ) -> StreamletError:
-    """Explain what a constructor or ``initialize`` raised; return an error of ours unchanged."""
+    """Explain what a constructor or ``initialize`` raised; return an error of ours unchanged.
+
+    ``task_id``: 0 for a bolt of a job on DataFrames, which has no task number and no ``--debug``.
+    """
     if isinstance(error, StreamletError):
         return error
+    who = f"{component} (task {task_id})" if task_id else f"The bolt {component}"
+    then = "A component that cannot start stops the topology. The traceback is shown with --debug."
+    if not task_id:
+        then = "A bolt that cannot start ends the job: each task that has rows for it would fail likewise. Fix it."
     return ComponentFailed(
-        f"{component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}"
-        f"{_said(error)}. A component that cannot start stops the topology. "
-        "The traceback is shown with --debug."
+        f"{who} raised {type(error).__name__} in {where}{_place(error, defined)}{_said(error)}. {then}"
     )
 
 
@@ -103,7 +108,8 @@ def could_not_close(
     at = place(error, defined)
     # What one of our own spouts tells (a commit that failed) says all: a line of ours is no place to look at.
     at = "" if not at or (isinstance(error, StreamletError) and _below(at, _OURS)) else f" at {at}"
-    told = ComponentFailed(f"{type(error).__name__} in {where} of {component} (task {task_id}){at}{_said(error)}")
+    who = f"{component} (task {task_id})" if task_id else component
+    told = ComponentFailed(f"{type(error).__name__} in {where} of {who}{at}{_said(error)}")
     told.__cause__ = error
     return told
 
@@ -120,7 +126,7 @@ def every_tuple_failed(
     """Explain that a bolt's first ``count`` tuples all failed.
 
     ``error``: the last one it raised, if any. ``by_itself``: how many tuples it failed without raising; ``acked``: how
-    many it had acked before it raised.
+    many it had acked before it raised. ``task_id``: 0 for a bolt of a job on DataFrames, which has no spout.
     """
     if error is None:
         what = f"failed each of its first {count:,} tuples by itself: it called self.fail, and raised nothing"
@@ -132,26 +138,36 @@ def every_tuple_failed(
         what = f"{how} of its first {count:,} tuples, {last}{_place(error, defined)}{_said(error, None, defined)}"
     then = "None of them is acked: they are read again, but for those that a spout has given up by then or that are not"
     then = f"It had acked {acked:,} before it raised; those are not read again." if acked else f"{then} tracked."
+    who, stops = f"{component} (task {task_id})", f"topology stops. {then}"
+    if not task_id:
+        who, stops = f"The bolt {component}", "job ends."
     told = EveryTupleFailed(
-        f"{component} (task {task_id}) {what}. What fails every tuple is hardly the fault of the tuples, so the "
-        f"topology stops. {then} Fix it, or set streamlet.first.failures.max to 0 to go on all the same."
+        f"{who} {what}. What fails every tuple is hardly the fault of the tuples, so the {stops} Fix it, or set "
+        "streamlet.first.failures.max to 0 to go on all the same."
     )
     told.__cause__ = error
     return told
 
 
-def bolt_ended_run(component: str, kind: type[Bolt], error: BaseException, defined: Defined = None) -> StreamletError:
-    """Explain why an exception ends the run: its bolt has ``exit_on_exception``."""
+def bolt_ended_run(
+    component: str, kind: type[Bolt], error: BaseException, defined: Defined = None, job: bool = False
+) -> StreamletError:
+    """Explain why an exception ends the run, or the ``job`` on DataFrames: its bolt has ``exit_on_exception``."""
     # An error of one of our own bolts is a whole paragraph, and its user has set no exit_on_exception. By the class: a
     # user's bolt may call our clients, whose errors know neither its name nor what ends the run.
     ours = isinstance(error, StreamletError) and _below(place(error, defined), _OURS) and _sets_it_itself(kind)
     if ours or isinstance(error, BatchFailed):
         assert isinstance(error, StreamletError)
         return error
+    raised = f"{component} raised {type(error).__name__}{_place(error, defined)}{_said(error, None, defined)}"
+    if job:
+        return ComponentFailed(
+            f"The bolt {raised}. It has exit_on_exception = True, so that ends the job. Without it the tuple fails, "
+            "and on_failed says what comes of that."
+        )
     return ComponentFailed(
-        f"{component} raised {type(error).__name__}{_place(error, defined)}{_said(error, None, defined)}. It "
-        "has exit_on_exception = True, so that ends the run; what is tracked and was not acked will be read again. "
-        "Without it the tuple fails, its spout is informed, and the bolt goes on."
+        f"{raised}. It has exit_on_exception = True, so that ends the run; what is tracked and was not acked will be "
+        "read again. Without it the tuple fails, its spout is informed, and the bolt goes on."
     )
 
 

@@ -130,7 +130,7 @@ class AppliedBolt:
         except BaseException as error:
             if not hurts_one_tuple(error):
                 raise
-            told = could_not_start(self.name, context.task_id, where, error)
+            told = could_not_start(self.name, 0, where, error)
             raise told from behind(told, error)
         self._kinds = tuple_classes(definition.cls, context.sources)
 
@@ -289,7 +289,7 @@ class AppliedBolt:
         self._begin()
 
     def _end_run(self, error: BaseException, called: Callable[..., Any]) -> Never:
-        told = bolt_ended_run(self.name, type(self.bolt), error, called)
+        told = bolt_ended_run(self.name, type(self.bolt), error, called, job=True)
         raise told from behind(told, error)
 
     def _raised(self, error: BaseException, tup: Tuple, mark: Any) -> None:
@@ -607,7 +607,7 @@ class AppliedBolt:
         if self._limit and self._bad == self._count >= self._limit:
             called = self.bolt.process_batch if self.bolt.takes_batches() else self.bolt.process
             by_itself = 0 if error is not None else self._bad
-            raise every_tuple_failed(self.name, self.context.task_id, self._bad, error, by_itself, called)
+            raise every_tuple_failed(self.name, 0, self._bad, error, by_itself, called)
 
     def _failed_row(self, row: FailedRow, error: BaseException | None) -> None:
         if self._on_failed == STOP:

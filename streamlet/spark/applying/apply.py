@@ -30,7 +30,8 @@ from streamlet.running import check_topology, make_request, settings_given
 from streamlet.spark.applying.applied_bolt import DEAD_LETTER, ON_FAILED, BoltDef
 from streamlet.spark.applying.chain import StageJob
 from streamlet.spark.applying.shipping import module_folders, zip_modules
-from streamlet.spark.registration import check_packages, context_of, pack
+from streamlet.spark.executors import ALWAYS, KEYED_STREAMS, check_workers
+from streamlet.spark.registration import check_packages, context_of, frame_problem, pack
 
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -95,7 +96,7 @@ def apply(
     settings: Mapping[str, Any] | None = None,
     persist: bool = False,
 ) -> Applied:
-    """Return a DataFrame for each result of a topology's bolts. Nothing runs yet.
+    """Return a DataFrame for each result of a topology's bolts. No bolt runs yet.
 
     ``inputs`` names the DataFrame that stands for each spout (``"lines"``, ``"lines[errors]"`` for a further stream);
     columns are found by the names of its fields. ``schemas`` gives the columns of each stream that leaves Python, as
@@ -114,9 +115,11 @@ def apply(
     streaming = _is_streaming(frames, persist)
     request = make_request(topology.__topology__, settings_given(settings), backend="inline")
     plan = plan_dataframes(request.topology, [*frames], outputs, conf=request.conf, streaming=streaming)
-    if streaming and any(stage.kind != FREE for stage in plan.stages):
+    keyed = streaming and any(stage.kind != FREE for stage in plan.stages)
+    if keyed:
         _check_state_store(spark)
     compiled = _Compiled(request, plan, frames, schemas or {}, on_failed, streaming, context)
+    check_workers(context, KEYED_STREAMS if keyed else ALWAYS)
     # Before the operators are made: each notes then which files it needs.
     compiled.zips = _ship(context, plan)
     return compiled.applied(persist)
@@ -245,9 +248,10 @@ def _check_options(inputs: object, schemas: object, outputs: object, on_failed: 
     if not isinstance(inputs, Mapping) or not inputs:
         raise WrongArgument(f'inputs= is {inputs!r:.80}: give a DataFrame for each spout, {{"lines": df}}.')
     for name, frame in inputs.items():
-        # Of its class: of the DataFrame itself this would ask the JVM, which may be gone.
-        if not isinstance(name, str) or not hasattr(type(frame), "isStreaming"):
-            raise WrongArgument(f"inputs= holds {name!r}: {frame!r:.80}: give the name of a spout, and a DataFrame.")
+        if not isinstance(name, str):
+            raise WrongArgument(f"inputs= holds the key {name!r:.80}: give the name of a spout.")
+        if problem := frame_problem(frame):
+            raise WrongArgument(f"inputs= holds under {name!r} {problem}.")
     if schemas is not None and not isinstance(schemas, Mapping):
         raise WrongArgument(f'schemas= is {schemas!r:.80}: give columns by stream, {{"count": "word string, n long"}}.')
     if isinstance(outputs, str) or not isinstance(outputs, Collection | None):

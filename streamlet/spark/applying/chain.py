@@ -105,7 +105,7 @@ class Chain:
                 if not hurts_one_tuple(error):
                     raise
                 if first is None:
-                    first = could_not_close(bolt.name, bolt.context.task_id, "cleanup", error)
+                    first = could_not_close(bolt.name, 0, "cleanup", error)
         self._started.clear()
         if first is not None and clean:
             raise first

@@ -170,13 +170,15 @@ def read_frame(
     streams = tuple(one.stream for one in inputs)
     widths = tuple(len(one.fields) for one in inputs)
     single = stage.kind == SINGLE
+    _check_keys(stage, types)
+    if streaming:
+        _check_stream_keys(stage, types)
     if len(inputs) == 1:
         frame, key = frames[streams[0]], [col(f"c{inputs[0].fields.index(field)}") for field in inputs[0].key]
         if not streaming or stage.kind == FREE:
             return frame, RowsIn(streams, widths), key
         named = [one.alias(f"k{n}") for n, one in enumerate([lit(0)] if single else key)]
         return frame.select(*named, *frame.columns), RowsIn(streams, widths, len(named)), _key_columns(len(named))
-    _check_keys(stage, types)
     count = 1 if single else len(inputs[0].key)
     parts = []
     for at, one in enumerate(inputs):
@@ -252,6 +254,27 @@ def _check_keys(stage: Stage, types: Mapping[StreamId, Any]) -> None:
             f"{stage.name} reads {' and '.join(told.values())}: values of different types do not meet. Cast the "
             "DataFrame's column, or name one type in schemas=."
         )
+
+
+def _check_stream_keys(stage: Stage, types: Mapping[StreamId, Any]) -> None:
+    """Refuse key fields whose type Spark cannot bring to its state. Raises BadInput."""
+    # Rule: before the query starts. Spark lowers each letter of the key's schema on its way to Python, where an array
+    # has no "elementtype": the first micro-batch would end with a KeyError of pyspark's that names no field.
+    for one in stage.inputs:
+        for field in one.key:
+            kind = types[one.stream][one.fields.index(field)].dataType
+            if _holds_array(kind):
+                raise BadInput(
+                    f"{stage.name} reads {one.stream} grouped by {field!r}, which is {kind.simpleString()}: in a "
+                    "stream Spark keeps no state for a key that is an array, or that holds one. Give the key as text, "
+                    "as JSON for example, or as several plain fields, and group by these. A batch takes such a key."
+                )
+
+
+def _holds_array(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return any(_holds_array(field.dataType) for field in kind)
+    return isinstance(kind, ArrayType)
 
 
 def written_schema(

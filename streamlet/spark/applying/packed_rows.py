@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy
 import pyarrow
 
 from streamlet.model.stream import StreamId
 from streamlet.spark.applying.chain import ColumnsOf
 from streamlet.spark.applying.stage_columns import RowsIn, RowsOut, in_utc
+from streamlet.spark.executors import require
+from streamlet.spark.plain_errors import plain_errors
 
 Before = Callable[[Iterable[Any]], Iterator[Any]]
 
 
+@plain_errors
 class PackedRows:
     """The function of a ``mapInArrow``: rows of one key in a RecordBatch become one row. Travels to executors.
 
@@ -33,6 +35,7 @@ class PackedRows:
         self._key = key
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        require("numpy")
         for batch in batches if self._before is None else self._before(batches):
             if batch.num_rows:
                 yield self._packed(batch if self._before is None else self._with_key(batch))
@@ -42,6 +45,8 @@ class PackedRows:
         return pyarrow.RecordBatch.from_arrays(columns, names=self._schema.names)
 
     def _packed(self, batch: Any) -> Any:
+        import numpy
+
         order, starts = _grouped([batch.column(at) for at in range(self._alone)], batch.num_rows)
         firsts = pyarrow.array(order[starts])
         offsets = pyarrow.array(numpy.append(starts, batch.num_rows).astype(numpy.int32))
@@ -59,6 +64,8 @@ class PackedRows:
 
 def _grouped(columns: Sequence[Any], count: int) -> tuple[Any, Any]:
     """Return an order with equal keys together, and where each begins."""
+    import numpy
+
     codes = numpy.zeros(count, dtype=numpy.int64)
     for column in columns:
         new = _codes(column)
@@ -70,6 +77,8 @@ def _grouped(columns: Sequence[Any], count: int) -> tuple[Any, Any]:
 
 def _codes(column: Any) -> Any:
     """Return equal numbers for equal values; -1 for null."""
+    import numpy
+
     try:
         indices = column.dictionary_encode().indices
     except (pyarrow.ArrowNotImplementedError, pyarrow.ArrowTypeError):  # nested values

@@ -93,6 +93,8 @@ class Formats:
                     stream.initialOffset()
                 finally:
                     stream.stop()
+            elif use is Use.STREAM_WRITE:
+                source.streamWriter(frame.schema, False)
             else:
                 writer = source.writer(frame.schema, mode == "overwrite")
                 writer.write(iter(frame.toArrow().to_batches()))

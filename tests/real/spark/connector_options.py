@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 from streamlet.spark.options import Use
 
-_BATCH, _STREAM, _WRITE = Use.BATCH_READ, Use.STREAM_READ, Use.BATCH_WRITE
+_BATCH, _STREAM = Use.BATCH_READ, Use.STREAM_READ
 _READS = (_BATCH, _STREAM)
+_WRITES = (Use.BATCH_WRITE, Use.STREAM_WRITE)
 DOCUMENTED: Mapping[str, tuple[Use, ...]] = {
     "assign": _READS,
     "subscribe": _READS,
     "subscribePattern": _READS,
-    "kafka.bootstrap.servers": (*_READS, _WRITE),
+    "kafka.bootstrap.servers": (*_READS, *_WRITES),
     "startingTimestamp": _READS,
     "startingOffsetsByTimestamp": _READS,
     "startingOffsets": _READS,
@@ -35,14 +36,14 @@ DOCUMENTED: Mapping[str, tuple[Use, ...]] = {
     "maxRecordsPerPartition": _READS,
     "groupIdPrefix": _READS,
     "kafka.group.id": _READS,
-    "includeHeaders": (*_READS, _WRITE),
-    "topic": (_WRITE,),
-    "kafka.partitioner.class": (_WRITE,),
+    "includeHeaders": (*_READS, *_WRITES),
+    "topic": _WRITES,
+    "kafka.partitioner.class": _WRITES,
     "kafka.auto.offset.reset": (_BATCH,),
     "kafka.key.deserializer": (_BATCH,),
     "kafka.value.deserializer": (_BATCH,),
-    "kafka.key.serializer": (_WRITE,),
-    "kafka.value.serializer": (_WRITE,),
+    "kafka.key.serializer": _WRITES,
+    "kafka.value.serializer": _WRITES,
     "kafka.enable.auto.commit": (_BATCH,),
     "kafka.interceptor.classes": (_BATCH,),
 }
@@ -273,4 +274,28 @@ BATCH_WRITES = (
         _VALUE,
     ),
     Job(_SINK, 'cannot be written in the "ErrorIfExists" mode', columns=(_VALUE,), mode=None),
+)
+
+_COLUMNS = ("key", "value", "headers", "partition")
+"""Of ``$plain``, which a stream that is written reads."""
+
+STREAM_WRITES = (
+    same({"topic": " $sink ", "includeHeaders": "true", "kafka.acks": "all"}, *_COLUMNS),
+    same(
+        {"includeHeaders": "false", "groupIdPrefix": "mine", "kafka.compression.type": "gzip", "kafka.acks": "-1"},
+        *("key", "value", "'$sink' AS topic", "headers", "partition"),
+    ),
+    both("a column `value`", _SINK, "key"),
+    both("Where to write is not said", {}, "value"),
+    both("names no topic", {"topic": ""}, "value"),
+    both("kafka.bootstrap.servers is missing", {**_SINK, "kafka.bootstrap.servers": "left out"}, "value"),
+    both("kafka.key.serializer", {**_SINK, "kafka.key.serializer": "org.example.Strings"}, "value"),
+    both("kafka.value.serializer", {**_SINK, "kafka.value.serializer": "org.example.Strings"}, "value"),
+    only_ours(
+        "partitioner",
+        {**_SINK, "kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"},
+        "value",
+    ),
+    only_ours("acks = 1 is not possible in writeStream", {**_SINK, "kafka.acks": "1"}, *_COLUMNS),
+    only_ours("idempotence = false is not possible", {**_SINK, "kafka.enable.idempotence": "false"}, *_COLUMNS),
 )

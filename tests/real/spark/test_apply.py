@@ -320,3 +320,11 @@ def test_a_global_bolt_gives_its_result_whatever_makes_its_dataframe_empty(spark
         for case, make in {"all": lambda days: days, **EMPTY}.items()
     }
     assert found == {"all": [(2,)], **{case: [(0,)] for case in EMPTY}}
+
+
+def test_a_stream_with_an_array_as_its_key_is_refused_before_it_starts(spark: Any, tmp_path: Path) -> None:
+    spark.conf.set(STATE_STORE, ROCKSDB)
+    (tmp_path / "words").mkdir()
+    stream = spark.readStream.schema("word array<long>").parquet(str(tmp_path / "words"))
+    with pytest.raises(BadInput, match=r"^count reads lower grouped by 'word', which is array<bigint>: "):
+        apply(CountedWords, {"lower": stream}, schemas={"count": "word array<long>, n long"}, outputs=["count"])

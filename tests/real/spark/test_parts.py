@@ -14,6 +14,7 @@ from streamlet.backends import SparkBackend
 from streamlet.base.errors import BadInput, StreamletError
 from streamlet.spark import parts
 from streamlet.spouts.dataframe.parts import MANIFEST, manifest_rows
+from tests.patience import PATIENCE_S
 from tests.stations_run import run_stations, written
 
 pytestmark = pytest.mark.spark
@@ -79,6 +80,23 @@ def test_types_that_no_tuple_can_hold_are_refused_before_anything_is_written(spa
     assert not (tmp_path / "readings").exists()
     with pytest.raises(BadInput, match="no hdfs client is used"):
         streamlet.spark.write_parts(wrong, "hdfs://node1/readings")
+
+
+def test_a_stream_is_refused_and_its_batches_are_written_as_the_refusal_says(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines" / "0.txt").write_text("a\nb\n")
+    stream = spark.readStream.text(str(tmp_path / "lines"))
+    with pytest.raises(BadInput, match=r"write_parts writes a batch, and this DataFrame is a stream: .*foreachBatch"):
+        streamlet.spark.write_parts(stream, str(tmp_path / "parts"))
+    assert not (tmp_path / "parts").exists()
+
+    def write(rows: Any, number: int) -> None:
+        streamlet.spark.write_parts(rows, str(tmp_path / f"parts-{number}"))
+
+    writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(PATIENCE_S) and query.exception() is None
+    assert sum(manifest_rows((tmp_path / "parts-0" / MANIFEST).read_text()).values()) == 2
 
 
 def test_a_folder_that_executors_do_not_share_with_the_driver_is_found_out(

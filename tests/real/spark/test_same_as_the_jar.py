@@ -29,7 +29,15 @@ from tests.real.spark.both_formats import (
     fill_transactional,
     produce,
 )
-from tests.real.spark.connector_options import BATCH_READS, BATCH_WRITES, DOCUMENTED, SETTINGS, STREAM_READS, Job
+from tests.real.spark.connector_options import (
+    BATCH_READS,
+    BATCH_WRITES,
+    DOCUMENTED,
+    SETTINGS,
+    STREAM_READS,
+    STREAM_WRITES,
+    Job,
+)
 from tests.spark_connector import connector
 
 pytestmark = pytest.mark.spark
@@ -166,19 +174,30 @@ def test_records_that_are_gone_between_two_runs_are_passed_over_by_both_where_th
     assert ours == theirs
 
 
+@pytest.mark.parametrize("job", STREAM_WRITES, ids=str)
 def test_a_stream_is_written_like_the_jar_writes_it(
+    formats: Formats, job: Job, kafka4: DevCluster, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    def outcome(kind: str, sink: str) -> Outcome:
+        into = replace(formats, names={**formats.names, "sink": sink})
+        frame = stream_of(formats, "$plain").selectExpr(*(column.replace("$sink", sink) for column in job.columns))
+        if kind == OURS and not job.in_spark:
+            return into.refusal(Use.STREAM_WRITE, job.given, frame)
+        found = into.write_stream(kind, frame, job.given, tmp_path / kind)
+        return found if found.refused or job.ours else replace(found, rows=tuple(into.written(sink)))
+
+    ours, theirs = (make_topic(kafka4, partitions=3) for _ in range(2))
+    judge(job, *at_once(lambda: outcome(OURS, ours), lambda: outcome(THEIRS, theirs)))
+
+
+def test_a_setting_without_transactions_ends_a_streaming_write_on_the_driver(
     formats: Formats, kafka4: DevCluster, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    columns = stream_of(formats, "$plain").select("key", "value", "headers", "partition")
-    sinks = {kind: make_topic(kafka4, partitions=3) for kind in (OURS, THEIRS)}
-    outcomes = at_once(
-        *(
-            partial(formats.write_stream, kind, columns, {"topic": f" {sink} ", "kafka.acks": "all"}, tmp_path / kind)
-            for kind, sink in sinks.items()
-        )
-    )
-    assert [outcome.refused for outcome in outcomes] == ["", ""]
-    assert formats.written(sinks[OURS]) == formats.written(sinks[THEIRS])
+    given = {"topic": make_topic(kafka4), "kafka.acks": "1"}
+    said = formats.write_stream(OURS, stream_of(formats, "$plain"), given, tmp_path / "acks").refused
+    assert "kafka.acks = 1 is not possible in writeStream" in said
+    assert "Task " not in said, said
+    assert not [*(tmp_path / "acks").glob("commits/*")]
 
 
 def test_aggregates_are_written_whole_by_both_and_by_the_page_s_way_as_the_jar_writes_updates(
@@ -232,6 +251,7 @@ def test_every_documented_option_is_tried_in_each_job_that_it_is_for() -> None:
         (Use.BATCH_READ, BATCH_READS),
         (Use.STREAM_READ, STREAM_READS),
         (Use.BATCH_WRITE, BATCH_WRITES),
+        (Use.STREAM_WRITE, STREAM_WRITES),
     ):
         tried = {name for job in jobs for name in job.given}
         assert {name for name, uses in DOCUMENTED.items() if use in uses} <= tried

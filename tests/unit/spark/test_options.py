@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from streamlet.base.errors import BadInput
@@ -259,3 +261,49 @@ def test_java_escapes_in_a_jaas_text_are_undone(quote: str) -> None:
 def test_an_empty_topic_is_refused_and_options_of_sparks_writers_pass() -> None:
     assert "topic = ''" in refusal(Use.STREAM_WRITE, {**SERVERS, "topic": ""})
     assert write_options({**SERVERS, "checkpointLocation": "/c"}, Use.STREAM_WRITE).topic is None
+
+
+PRODUCER_VALUES = {
+    "acks": ("0", "1", "-1", "all"),
+    "enable_idempotence": ("false", "true"),
+    "retries": ("0", "3"),
+    "max_in_flight_requests_per_connection": ("6", "5"),
+    "compression_type": ("lz4",),
+    "partition_failover": ("keyless",),
+    "partitioner": ("murmur2",),
+}
+"""Values that are tried beside each number's and each switch's default."""
+NOT_OF_A_STREAM = [
+    ("kafka.acks", "0"),
+    ("kafka.acks", "1"),
+    ("kafka.enable.idempotence", "false"),
+    ("kafka.max.in.flight.requests.per.connection", "6"),
+    ("kafka.retries", "0"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), NOT_OF_A_STREAM)
+def test_what_rules_out_transactions_is_refused_for_a_stream_and_taken_for_a_batch(name: str, value: str) -> None:
+    said = refusal(Use.STREAM_WRITE, {**SERVERS, name: value})
+    assert said.startswith(f"{name} = {value} is not possible in writeStream: ")
+    assert "one transaction" in said
+    assert "Leave the option out" in said
+    assert "transactional_id" not in said
+    write_options({**SERVERS, name: value}, Use.BATCH_WRITE)
+
+
+def test_a_producers_setting_that_a_stream_takes_fits_its_transactions() -> None:
+    usual = ProducerConfig.of({"bootstrap_servers": "h:9092"})
+    given = {field.name: getattr(usual, field.name) for field in fields(usual)}
+    tried = {name: (str(value).lower(),) for name, value in given.items() if isinstance(value, int)} | PRODUCER_VALUES
+    refused = []
+    for name, values in sorted(tried.items()):
+        for value in values:
+            option = f"kafka.{name.replace('_', '.')}"
+            try:
+                client = write_options({**SERVERS, option: value}, Use.STREAM_WRITE).client
+            except BadInput:
+                refused.append((option, value))
+            else:
+                ProducerConfig.of({"transactional_id": "query-0", **client})
+    assert refused == NOT_OF_A_STREAM

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas
 import pytest
 
 from streamlet.base.errors import BadInput
@@ -125,3 +127,38 @@ def test_a_session_that_is_over_is_refused_as_that(context: Any, tmp_path: Path)
     for act in acts:
         with pytest.raises(BadInput, match="The Spark session has been stopped, or its JVM has ended: make a new one"):
             act()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (pandas.DataFrame({"line": ["a", "b"]}), "a pandas DataFrame: spark.createDataFrame(df) makes one of Spark's"),
+        ("lines", "'lines': give a DataFrame of Spark's"),
+        (["a\n", None], r"['a\n', None]: give a DataFrame of Spark's"),
+        (pandas.Series([1, 2]), "0 1 1 2 dtype: int64: give a DataFrame of Spark's"),
+        (None, "None: give a DataFrame of Spark's"),
+    ],
+    ids=["pandas", "text", "list", "series", "none"],
+)
+def test_what_is_no_dataframe_of_sparks_is_refused_in_one_line_with_the_way_to_one(
+    given: Any, said: str, tmp_path: Path
+) -> None:
+    acts: list[tuple[str, Callable[[], Any]]] = [
+        (f"inputs= holds under 'lines' {said}.", lambda: apply(CountedWords, {"lines": given})),
+        (f"write_parts: the first argument is {said}.", lambda: write_parts(given, str(tmp_path / "parts"))),
+    ]
+    for told, act in acts:
+        with pytest.raises(BadInput, match=rf"{re.escape(told)}$"):
+            act()
+
+
+def test_a_dataframe_of_pandas_on_spark_is_refused_without_a_job() -> None:
+    class DataFrame:
+        def __repr__(self) -> str:
+            raise AssertionError
+
+        def to_spark(self) -> None:
+            raise AssertionError
+
+    with pytest.raises(BadInput, match=r"pandas on Spark: df\.to_spark\(\) makes one"):
+        apply(CountedWords, {"lines": DataFrame()})

@@ -89,6 +89,20 @@ def test_java_options_and_a_folder_of_the_users_file_are_kept(tmp_path: Path, mo
         session.close()
 
 
+def test_a_run_says_which_settings_of_the_users_file_it_takes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["spark.speculation", "spark.python.worker.killOnIdleTimeout"]
+    (tmp_path / "spark-defaults.conf").write_text(f"{names[0]} True\n{names[1]} true\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    session = open_session(parse_master("local[1]", 1), "t", debug=False, cancelled=lambda: False)
+    try:
+        assert session.taken_back == names
+        assert [session.conf()[name] for name in names] == ["false", "false"]
+    finally:
+        session.close()
+
+
 def test_one_that_nobody_wants_any_more_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(Cancelled):

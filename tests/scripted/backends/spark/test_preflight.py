@@ -100,6 +100,14 @@ def test_speculation_would_copy_a_worker() -> None:
         preflight.check_session({"spark.speculation": "true"}, 2)
 
 
+def test_settings_that_a_run_takes_back_are_told_with_the_reason() -> None:
+    told = preflight.taken_back_text(["spark.speculation", "spark.python.worker.killOnIdleTimeout"])
+    assert told.startswith("Spark's own configuration has spark.speculation=true (Spark would start a second copy of ")
+    assert "; spark.python.worker.killOnIdleTimeout=true (Spark would kill workers" in told
+    assert told.endswith("): the session of this run has them off.")
+    assert preflight.taken_back_text(["spark.speculation"]).endswith("has it off.")
+
+
 def test_a_session_whose_threads_share_one_job_group_is_refused() -> None:
     """A slot could not be cancelled without the others, and the session would keep the group after the run."""
     with pytest.raises(BadInput, match=r"PYSPARK_PIN_THREAD=false.* one job group.*Start the program without"):
