@@ -154,9 +154,13 @@ class Work:
 
 
 def _may_have_last_try(roots: Sequence[Any]) -> bool:
+    # The cheapest questions, for every batch there is. Rows that were emitted for one batch have one root; where that
+    # is of several trees, it is no number, and never a last try.
+    if roots and roots[0] is roots[-1] and roots.count(roots[0]) == len(roots):
+        return is_last_try(roots[0])
     try:
-        return any(map(and_, roots, repeat(LAST_TRY)))  # the cheapest question, for every batch there is
-    except TypeError:  # rows of a batch of several trees share a root that is no number, and is never a last try
+        return any(map(and_, roots, repeat(LAST_TRY)))
+    except TypeError:
         return any(map(is_last_try, {*roots}))
 
 
