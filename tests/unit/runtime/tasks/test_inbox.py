@@ -36,7 +36,7 @@ def work_off(inbox: Inbox, slice_size: int = 1) -> list[int]:
         ([4, 8, 12], 2, [2, 1]),
         ([4, 10, 12, 16], 8, [1, 1, 2]),
         ([6, 10], 8, [1, 1]),
-        ([SHARED, SHARED, 0, 10, SHARED], 8, [3, 1, 1]),
+        ([SHARED, SHARED, 0, 10, 12], 8, [3, 1, 1]),
         ([SHARED, SHARED, 0], 8, [3]),
         ([0, 0, 5, 9], 8, [4]),
     ],
