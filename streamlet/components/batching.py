@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from streamlet.base.errors import StreamletError, hurts_one_tuple, text_of
@@ -100,7 +100,7 @@ class BatchingBolt(Bolt):
         """Process all batches now. Raises BatchFailed of the last that failed, after all of them."""
         batches, self._batches = self._batches, {}
         failures: list[BatchFailed] = []
-        for key, tups in batches.items():
+        for key, tups in self._parted(batches):
             self._batch = tups
             try:
                 # Rule: a list of its own. What the bolt takes out of it would be neither acked nor failed, and an emit
@@ -119,6 +119,16 @@ class BatchingBolt(Bolt):
             self._complain(failed, None)
         if failures:
             raise failures[-1]
+
+    def _parted(self, batches: Mapping[Any, list[Tuple]]) -> Iterator[tuple[Any, list[Tuple]]]:
+        """Yield each batch with its key; a tuple of a last try is one by itself."""
+        for key, tups in batches.items():
+            alone = self._last_tries(tups)
+            if alone and len(tups) > 1:
+                others = [tup for tup in tups if tup not in alone]
+                yield from ((key, each) for each in ([others] if others else []) + [[tup] for tup in alone])
+            else:
+                yield key, tups
 
     def _failed(self, key: Any, tups: list[Tuple], error: BaseException) -> BatchFailed:
         # Those without a tree in any case: nobody would settle them later, and only their failure is counted.
@@ -143,7 +153,7 @@ class BatchingBolt(Bolt):
         cls = type(self)
         self._acks_batches, self._fails_batches, anchors_batches = cls.auto_ack, cls.auto_fail, cls.auto_anchor
         self._batches, self._batch, self._ticks = {}, [], 0
-        self._complain = port.complain
+        self._complain, self._last_tries = port.complain, port.last_tries
         self._fail_told = port.fail_told
         emits = anchored_emits(port, self._anchors if anchors_batches else list)
         vars(self).update(emits, auto_ack=False, auto_anchor=False)

@@ -55,6 +55,10 @@ class BoltPort(TaskPort, Protocol):
         """Fail a tuple or batch for an error; the caller tells it."""
 
     @property
+    def last_tries(self) -> Callable[[list[Any]], list[Any]]:
+        """Return the tuples that are given up if they fail once more."""
+
+    @property
     def dead_letter(self) -> Callable[[Any, str], None]: ...
     @property
     def hand_over(self) -> Callable[[Callable[[], None]], None]:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Never, TypeGuard
 
-from streamlet.base.errors import BadInput
+from streamlet.base.errors import BadInput, SettingError
 from streamlet.base.loaded_sources import note_defined
 from streamlet.model.grouping import Grouping
 from streamlet.model.pystorm_names import TOPOLOGY, missing
-from streamlet.model.settings import SETTINGS
+from streamlet.model.settings import SETTINGS, parse_setting
 from streamlet.model.spec import ComponentSpec, OutputRef, as_name, input_pairs, source_stream
 from streamlet.model.stream import DEFAULT_STREAM, Stream, StreamId
 
@@ -141,14 +141,24 @@ _AS_ATTRIBUTES = {key.replace(".", "_"): key for key in SETTINGS} | {
 def _check_no_settings(topology: str, namespace: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     """Refuse a setting that is written as an attribute of the class. Raises BadInput."""
     # Rule: nothing reads it there. A topology with delivery = "exactly-once" in its body ran at least once, and no word
-    # was said.
+    # was said. It may be a constant of the user's own, for a config or with another meaning.
+    given = {*config, *(key for spec in namespace.values() if isinstance(spec, ComponentSpec) for key in spec.config)}
     for name, value in namespace.items():
         key = _AS_ATTRIBUTES.get(name)
-        if key is not None and key not in config and isinstance(value, (str, int, float)):
+        if key is not None and key not in given and isinstance(value, (str, int, float)) and _is_of(key, value):
             raise BadInput(
                 f"{topology}.{name} = {value!r:.80} sets nothing: a topology's settings stand in its config. Write "
                 f'config = {{"{key}": {value!r:.80}}}; a value of your own needs another name.'
             )
+
+
+def _is_of(key: str, value: object) -> bool:
+    """Tell whether a setting could have a value."""
+    try:
+        parse_setting(key, value, "")
+    except SettingError:
+        return False
+    return True
 
 
 def _lines(topology: type) -> dict[str, ComponentSpec]:

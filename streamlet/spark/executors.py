@@ -40,8 +40,8 @@ _SCRIPT = "import importlib.util, json, socket, sys; print(json.dumps([socket.ge
 name in sys.argv[1:] if importlib.util.find_spec(name) is None]]))"
 
 _log = logging.getLogger(__name__)
-_have: WeakKeyDictionary[Any, frozenset[str]] = WeakKeyDictionary()
-"""What the workers of each context were asked for, and have."""
+_have: WeakKeyDictionary[Any, dict[bool, frozenset[str]]] = WeakKeyDictionary()
+"""What the workers of each context were asked for, and have; True: the Python of the driver's machine, too."""
 
 
 class PackagesMissing(StreamletError):
@@ -56,17 +56,22 @@ class Found(NamedTuple):
     missing: Sequence[str]
 
 
-def check_workers(context: Any, names: Sequence[str]) -> None:
-    """Refuse a session whose Python workers lack packages. Asks once for each context. Raises BadInput."""
+def check_workers(context: Any, names: Sequence[str], *, here: bool = True) -> None:
+    """Refuse a session whose Python workers lack packages. Asks once for each context. Raises BadInput.
+
+    ``here``: whether Spark starts a Python on the driver's machine, too, as it does for plans and for keyed streams.
+    """
     # Rule: ask before Spark does anything with the format or a stage. pyspark's own worker imports pyarrow first, and
     # dies of it: the user would see a crash, and ten thousand characters of Java.
-    if _have.get(context, frozenset()).issuperset(names):
+    here = here or _is_local(context)
+    known = _have.setdefault(context, {})
+    if any(known[asked].issuperset(names) for asked in known if asked >= here):
         return
-    found = [*_of_this_machine(context), *_of_executors(context)]
+    found = [*(_of_this_machine(context) if here else ()), *_of_executors(context)]
     for one in found:
         if missing := [name for name in names if name in one.missing]:
             raise BadInput(text_of(one.host, one.executable, missing))
-    _have[context] = frozenset(names).union(PACKAGES).difference(*(one.missing for one in found))
+    known[here] = frozenset(names).union(PACKAGES).difference(*(one.missing for one in found))
 
 
 def require(*names: str) -> None:
@@ -107,6 +112,10 @@ def _of_this_machine(context: Any) -> Iterator[Found]:
         yield Found(*json.loads(done.stdout))
 
 
+def _is_local(context: Any) -> bool:
+    return bool(context.master.startswith("local") and not context.master.startswith("local-cluster"))
+
+
 def _same_python(python: str) -> bool:
     # Of a virtual environment's folder both names, python and python3, lead to one file.
     ours = Path(sys.executable)
@@ -121,7 +130,7 @@ def _sent_to(context: Any) -> str:
 
 def _of_executors(context: Any) -> list[Found]:
     """Return the reports of executors on other machines; none where they do not answer in time."""
-    if context.master.startswith("local") and not context.master.startswith("local-cluster"):
+    if _is_local(context):
         return []
     from pyspark import InheritableThread
 

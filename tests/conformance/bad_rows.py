@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from streamlet import Backoff, Batch, Bolt, Grouping, ReliableSpout, Topology
+from streamlet import Backoff, Batch, Bolt, Grouping, ReliableSpout, TicklessBatchingBolt, Topology, Tuple
 
 ROWS = 4_000
 BAD = 400
@@ -49,6 +49,25 @@ class Check(Bolt):
         for n in batch.values("n"):
             if n % (2 * BAD) == 0:
                 raise ValueError(f"{n} is bad")
+
+
+class Groups(TicklessBatchingBolt):
+    """Groups of a fifth of a second: each has bad rows and good ones."""
+
+    secs_between_batches = 0.2
+
+    def group_key(self, tup: Tuple) -> int:
+        return 0
+
+    def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+        if bad := [tup.values[0] for tup in tups if tup.values[0] % BAD == 0]:
+            raise ValueError(f"{bad} are bad")
+
+
+class BadGroups(Topology):
+    config = {"bad.folder": "", "topology.max.spout.pending": 400}
+    numbers = Numbers.spec()
+    groups = Groups.spec(inputs=[numbers])
 
 
 class BadRows(Topology):

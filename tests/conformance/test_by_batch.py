@@ -56,12 +56,17 @@ def test_every_word_is_counted_though_batches_and_tuples_of_them_fail(
     assert result.components["count"].failed == 0 and result.components["count"].errors == 0, "split spares them"
 
 
+@pytest.mark.parametrize("way", ["BadRows", "BadGroups"])
 @pytest.mark.parametrize(("backend", "workers"), [("inline", 1), ("processes", 1), ("processes", 2)])
-def test_before_a_row_is_given_up_it_is_tried_alone_in_each_batch(backend: str, workers: int, tmp_path: Path) -> None:
+def test_before_a_row_is_given_up_it_is_tried_alone_in_each_batch(
+    backend: str, workers: int, way: str, tmp_path: Path
+) -> None:
     """Batches fail whole, and what fails together comes together again: good rows by thousands went with ten bad."""
-    topology = load_topology(BAD_ROWS)
+    topology = load_topology(BAD_ROWS, way)
     conf = resolve(topology.config, {"bad.folder": str(tmp_path), "streamlet.until.caught.up": True})
-    request = RunRequest(topology, conf, file=BAD_ROWS, workers=workers, seconds=PATIENCE_S, until_caught_up=True)
+    request = RunRequest(
+        topology, conf, file=BAD_ROWS, attribute=way, workers=workers, seconds=PATIENCE_S, until_caught_up=True
+    )
     result = backend_named(backend).run(request, Watcher(), Stop())
     given_up = sorted(map(int, (tmp_path / "given_up").read_text().split()))
     assert given_up == list(range(BAD, ROWS + 1, BAD))

@@ -340,7 +340,7 @@ class KafkaBolt(Bolt):
         if wait is Wait.TOPIC:
             # Rule: by its own name. Of a topic that is named by a field, a warning said nothing by which to find it.
             names = sorted({lot.topic for lot in self._out.waiting})
-            where = f"topic {' and '.join(map(repr, names[:MOST_TOPICS]))}"
+            where = f"topic {', '.join(map(repr, names[:MOST_TOPICS]))}"
             where += f" and {len(names) - MOST_TOPICS} more" if len(names) > MOST_TOPICS else ""
             why = f"the brokers do not say which partitions {'it has' if len(names) == 1 else 'they have'}"
             see = "there is such a topic, and whether the brokers run"

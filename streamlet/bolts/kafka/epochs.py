@@ -31,7 +31,7 @@ from streamlet.components.epoch_tuples import ASK, BEGIN, COMMIT, END, EndOfEpoc
 from streamlet.tracking.roots import NUMBER_BITS, owner_task
 from streamlet.tracking.shared_roots import each_root
 
-ATTEMPT_ROOTS = 1 << NUMBER_BITS + 1
+ATTEMPT_ROOTS = 1 << NUMBER_BITS + 2
 """Roots above its floor that an attempt may have."""
 
 

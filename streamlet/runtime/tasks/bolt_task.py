@@ -56,7 +56,7 @@ from streamlet.runtime.tasks.user_errors import (
     never_settled,
 )
 from streamlet.runtime.tasks.values import copied
-from streamlet.tracking.roots import owner_task
+from streamlet.tracking.roots import is_last_try, owner_task
 from streamlet.tracking.shared_roots import Root, each_root
 
 
@@ -228,6 +228,10 @@ class BoltTask:
         if self.failures.at_limit:
             self._stop_if_all_failed()
 
+    def last_tries(self, tups: list[Tuple]) -> list[Tuple]:
+        """Return the tuples that are given up if they fail once more."""
+        return [tup for tup in tups if is_last_try(tup.root)]
+
     def fail_told(self, tup: Tuple | Batch, error: BaseException) -> None:
         """Fail a tuple or batch for an error; its caller tells it."""
         self.failures.note(self._fail(tup, cause_of(self.emitter.component, error)))
@@ -310,9 +314,9 @@ class BoltTask:
         words[CALL] = words[LENGTH] = 0
         self._part_blocks(work)
         while work.left > 0:
-            size = self._next_size(work)
-            if size <= 0:
+            if (most := self._room()) <= 0:
                 break
+            size = work.batch_of(most) if self._by_batch else most
             # Where a death or a hang can be looked up from outside: two numbers a slice, and in full for a tuple that
             # is alone in its slice because the bolt is slow.
             if size == 1 and slices.notes_each:
@@ -330,8 +334,8 @@ class BoltTask:
             work.left -= size
             began, now = now, self.clock.monotonic()
             if now - began > SLICE_S:
-                started += self._was_slow(work, size, began, now)
-            elif size < slices.most or slices.careful_until is not None:
+                started += self._was_slow(work, size, began, now, cut=size < most)
+            elif size == most and (size < slices.most or slices.careful_until is not None):
                 slices.grow(now)
             if now >= until:
                 break
@@ -343,10 +347,9 @@ class BoltTask:
         if self.failures.at_limit:
             self._stop_if_all_failed()
 
-    def _next_size(self, work: Work) -> int:
-        """Return how many tuples the next slice takes; 0: the bolt holds as many as it may."""
-        size = self.held.room(self.slices.size) if self.held.allowed else self.slices.size
-        return work.batch_of(size) if self._by_batch and size > 0 else size
+    def _room(self) -> int:
+        """Return how many tuples the next slice may take; 0: the bolt holds as many as it may."""
+        return self.held.room(self.slices.size) if self.held.allowed else self.slices.size
 
     def _ends_by_bytes(self) -> bool:
         """Tell whether many bytes were emitted; let the next slice be smaller then."""
@@ -357,15 +360,18 @@ class BoltTask:
         self.slices.halve()
         return True
 
-    def _was_slow(self, work: Work, size: int, began: float, now: float) -> float:
+    def _was_slow(self, work: Work, size: int, began: float, now: float, *, cut: bool) -> float:
         """Take note of a slice that took long; look back at one that took very long.
 
-        Returns the seconds of it that count for nothing: it could not go on.
+        ``cut``: a batch that a last try has made small. Returns the seconds that count for nothing: it could not go on.
         """
         # Rule: a bolt on the loop is not slow for the time in which another's call held the interpreter's lock. Of one
         # with calls of 3 ms the log said that its tuples take 24 s.
         kept_s = self._look_back(work, size, began) if now - began >= self.watch.long_s else 0.0
-        self.slices.was_slow(size + min(0, work.left), now - began - kept_s, now)
+        # Rule: a batch that was cut says nothing of how long tuples take. A call with a cost of its own, one insert for
+        # all, would look slow with one tuple, and the batches of the others shrink to one, too.
+        if not cut:
+            self.slices.was_slow(size + min(0, work.left), now - began - kept_s, now)
         return kept_s
 
     def _look_back(self, work: Work, size: int, began: float) -> float:

@@ -154,10 +154,10 @@ class Work:
 
 
 def _may_have_last_try(roots: Sequence[Any]) -> bool:
-    # The cheapest questions, for every batch there is. What lies between two rows of one root was emitted by the same
-    # call: most often all rows are of one batch. A root of several trees is no number, and never a last try.
-    if roots[0] is roots[-1]:
-        return is_last_try(roots[0])
+    # The cheapest questions, for every batch there is. Rows that were emitted for one batch have one root; where that
+    # is of several trees, it is no number, and never a last try.
+    if roots[0].__class__ is not int and roots.count(roots[0]) == len(roots):
+        return False
     try:
         return any(map(and_, roots, repeat(LAST_TRY)))
     except TypeError:

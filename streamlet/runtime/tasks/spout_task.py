@@ -313,7 +313,7 @@ class SpoutTask:
             self.ledger.open[roots.start] = _xor_of_edges(drawn, count)
             self._emitted_at[roots.start] = self.called_at
             return [*roots], edges
-        first = pending.next_root
+        first = pending.next_root & ~LAST_TRY  # that is of one message
         pending.next_root = end = first + count * STEP
         roots = range(first, end, STEP)
         pending.ids.update(zip(roots, ids, strict=True))
@@ -544,6 +544,9 @@ class SpoutTask:
         # Rule: it is tried alone before it is given up. A batch fails whole for one tuple of it, and its retries come
         # together again: good messages would be given up with a bad one. The mark is in the root, so that tuples which
         # are made of it have it, too, in every worker.
+        if not self.here():  # it is handed over, and opens its tree later: without a mark
+            emit()
+            return
         self.pending.next_root |= LAST_TRY
         try:
             emit()

@@ -119,7 +119,7 @@ def apply(
     if keyed:
         _check_state_store(spark)
     compiled = _Compiled(request, plan, frames, schemas or {}, on_failed, streaming, context)
-    check_workers(context, KEYED_STREAMS if keyed else ALWAYS)
+    check_workers(context, KEYED_STREAMS if keyed else ALWAYS, here=keyed)
     # Before the operators are made: each notes then which files it needs.
     compiled.zips = _ship(context, plan)
     return compiled.applied(persist)

@@ -104,16 +104,25 @@ EARLIEST_TIME_MS = 10_000_000_000
 def wrong_bounds(start: Any, stop: Any) -> str | None:
     """Return why no record lies between two places that were checked; None: some may."""
     # Rule: a read that can give nothing is refused. Bounds in the wrong order ended at once, with everything "caught
-    # up" and status 0.
-    first, last = place_of(start), place_of(stop)
-    if first is not None and last is not None and first.where == last.where == TIMESTAMP:
-        return None if first.number < last.number else f"start_offset is {start!r}: nothing lies between the two"
+    # up" and status 0. Not equal ones, and not one partition of several: a partition in which nothing came is that.
     if isinstance(start, Mapping) and isinstance(stop, Mapping):
-        for key in start.keys() & stop.keys():
-            one, other = (place_of(given[key], whole_number=OFFSET) for given in (start, stop))
-            if one is not None and other is not None and one.where == other.where and one.number >= other.number:
-                return f"start_offset begins {key!r} at {start[key]!r}: nothing lies between the two"
-    return None
+        both = start.keys() & stop.keys()
+        behind = {
+            _is_behind(place_of(start[key], whole_number=OFFSET), place_of(stop[key], whole_number=OFFSET))
+            for key in both
+        }
+    else:
+        behind = {_is_behind(place_of(start), place_of(stop))}
+    if behind - {None} != {True}:
+        return None
+    return f"start_offset is {start!r}, which is behind it: nothing lies between the two. Was one meant for the other?"
+
+
+def _is_behind(start: ReadPlace | None, stop: ReadPlace | None) -> bool | None:
+    """Tell whether a read would begin behind its stop; None: who knows."""
+    if start is None or stop is None or start.where != stop.where or start.where not in (TIMESTAMP, OFFSET):
+        return None
+    return start.number > stop.number
 
 
 def wrong_place(given: Any, ends: tuple[str, ...], chosen: ChosenTopics) -> str | None:

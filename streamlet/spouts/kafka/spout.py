@@ -63,6 +63,10 @@ LIVE_MOST = 4
 TOOK_TOO_LONG = FailureCause("", TIMED_OUT, "a bolt held a tuple longer than topology.message.timeout.secs")
 
 
+EPOCH_TRIES = 5
+"""Tries after which an epoch of a failing record has come down to that record alone."""
+
+
 class KafkaSpout(Spout):
     """Reads its share of the topics' partitions; the message id of a tuple is ``(slot, offset)``.
 
@@ -143,9 +147,11 @@ class KafkaSpout(Spout):
 
     @classmethod
     def gives_up_by(cls, kwargs: Mapping[str, Any], exactly_once: bool) -> str:
-        # An epoch is read again as a whole, so no record comes alone.
-        policy = kwargs["spout_config"].on_poison
-        return f'on_poison = "{policy}"' if exactly_once and policy != STOP else ""
+        # An epoch that fails is read again with fewer records, down to one: that takes some tries.
+        config = kwargs["spout_config"]
+        if not exactly_once or config.on_poison == STOP or not 0 < config.retry_limit < EPOCH_TRIES:
+            return ""
+        return f'on_poison = "{config.on_poison}", retry_limit = {config.retry_limit}'
 
     @classmethod
     def exactly_once_problems(cls, kwargs: Mapping[str, Any]) -> Iterable[tuple[str, str]]:

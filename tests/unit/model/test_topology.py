@@ -127,11 +127,16 @@ def test_a_setting_written_as_an_attribute_of_the_class_is_refused(attribute: st
     type(Topology)("Words", (Topology,), {attribute: value, "config": {key: value}})
 
 
-def test_constants_of_a_topology_may_have_the_last_word_of_a_setting() -> None:
+def test_constants_of_a_topology_may_have_the_name_of_a_setting() -> None:
+    """The last word of one, one for a component's config, and one with a meaning of its own."""
+
     class Words(Topology):
         workers = 4
         version = "3"
+        delivery = "parcels-delivered"
+        tick_tuple_freq_secs = 10
         lines = Lines.spec(par=workers)
+        count = Count.spec(inputs=[lines], config={"topology.tick.tuple.freq.secs": tick_tuple_freq_secs})
 
     assert Words.__topology__.components[0].par == 4
 

@@ -840,9 +840,15 @@ def of_kafka(**more: Any) -> ComponentSpec:
 @pytest.mark.parametrize(
     ("spout", "policy", "exactly_once"),
     [
-        (of_kafka(on_poison="skip"), 'on_poison = "skip"', True),
-        (of_kafka(on_poison="skip"), "", False),
-        (of_kafka(on_poison="dead-letter", dead_letter_topic="bad"), 'on_poison = "dead-letter"', True),
+        (of_kafka(on_poison="skip", retry_limit=2), 'on_poison = "skip", retry_limit = 2', True),
+        (of_kafka(on_poison="skip", retry_limit=2), "", False),
+        (of_kafka(on_poison="skip"), "", True),
+        (of_kafka(on_poison="skip", retry_limit=0), "", True),
+        (
+            of_kafka(on_poison="dead-letter", dead_letter_topic="bad", retry_limit=1),
+            'on_poison = "dead-letter", retry_limit = 1',
+            True,
+        ),
         (GivingUp.spec(), "max_fails = 0", False),
         (of_kafka(), "", True),
         (Lines.spec(), "", False),

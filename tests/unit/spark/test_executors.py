@@ -96,7 +96,7 @@ def test_a_python_that_does_not_start_and_executors_that_fail_are_left_to_spark(
 def test_executors_that_do_not_answer_hold_nobody_up_and_their_job_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(executors, "_ANSWER_S", 0.05)
+    monkeypatch.setattr(executors, "_ANSWER_S", 2.0)
     cancelled = threading.Event()
     groups: list[str] = []
 

@@ -10,7 +10,7 @@ from streamlet import Batch, Bolt, Tuple
 from streamlet.runtime.tasks.batch_bound import BatchBound
 from streamlet.runtime.tasks.emitter import Run, Work
 from streamlet.runtime.tasks.in_hand import CallWatch
-from streamlet.runtime.tasks.slices import SLICE
+from streamlet.runtime.tasks.slices import SLICE, SliceSize
 from tests.unit.runtime.tasks.bolt_rig import Rig, bolt
 
 
@@ -47,6 +47,26 @@ def test_a_bolt_is_not_slow_for_the_time_in_which_its_thread_could_not_go_on() -
     (look,) = looked
     assert look[1:] == ("process", 0.0, " on a tuple from source, ['a']")
     assert rig.task.stats.busy_s == rig.task.taken_s(8.0) == 2.0
+
+
+def test_a_batch_of_a_last_try_says_nothing_of_how_long_tuples_take() -> None:
+    """A call has a cost of its own: one tuple took as long as a hundred, and the others came one by one after it."""
+    sizes: list[int] = []
+
+    class Inserts(Bolt):
+        batch_size = 100
+
+        def process_batch(self, batch: Batch) -> None:
+            sizes.append(len(batch))
+            rig.clock.advance(0.05)
+
+    rig = Rig(Inserts())
+    rig.task.slices = SliceSize(100, 7.5)
+    roots = [4] * 300 + ([6] + [8] * 100) * 3 + [12] * 50 + [6] + [16] * 100
+    edges, rows = [*range(len(roots))], [[n] for n in range(len(roots))]
+    rig.task.execute(Work(Run(1, 5, "default", False, roots, edges, rows)), until=1e9)
+    known = sizes[sizes.index(100) + 3 :]  # behind the rest of the first run, by when its pace is known
+    assert known.count(1) == 4 and set(known) == {100, 50, 1}
 
 
 def test_slices_are_as_long_as_a_bolt_is_fast() -> None:

@@ -102,10 +102,10 @@ def test_stop_offset_in_its_shapes() -> None:
         ({"start_offset": 1000}, "by partition: {0: 1000}"),
         (
             {"start_offset": datetime(2026, 3, 1, tzinfo=UTC), "stop_offset": datetime(2026, 1, 1, tzinfo=UTC)},
-            "start_offset is datetime.datetime(2026, 3, 1, 0, 0, tzinfo=datetime.timezone.utc): nothing lies between",
+            "start_offset is datetime.datetime(2026, 3, 1, 0, 0, tzinfo=datetime.timezone.utc), which is behind it",
         ),
-        ({"start_offset": {0: 30}, "stop_offset": {0: 10}}, "start_offset begins 0 at 30: nothing lies between"),
-        ({"start_offset": {0: 10}, "stop_offset": {0: 10}}, "nothing lies between"),
+        ({"start_offset": {0: 30}, "stop_offset": {0: 10}}, "start_offset is {0: 30}, which is behind it"),
+        ({"start_offset": {0: 30, 1: 5}, "stop_offset": {0: 10, 1: 4}}, "nothing lies between"),
     ],
 )
 def test_places_that_are_none_are_refused(changes: dict[str, Any], text: str) -> None:
@@ -115,7 +115,9 @@ def test_places_that_are_none_are_refused(changes: dict[str, Any], text: str) ->
 
 def test_bounds_that_cannot_be_compared_or_hold_records_are_taken() -> None:
     first, last = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
-    for start, stop in ((first, last), ({0: 10}, {0: 30}), ({0: 30}, {1: 10}), ({0: 30}, first), ({0: first}, {0: 5})):
+    both = [(first, last), ({0: 10}, {0: 30}), ({0: 30}, {1: 10}), ({0: 30}, first), ({0: first}, {0: 5})]
+    idle = [(first, first), ({0: 0}, {0: 0}), ({0: 500, 1: 10}, {0: 500, 1: 20}), ({0: 30, 1: 1}, {0: 10, 1: 2})]
+    for start, stop in both + idle:
         assert config(start_offset=start, stop_offset=stop).stop_offset == stop
 
 
