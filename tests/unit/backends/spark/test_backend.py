@@ -218,7 +218,7 @@ def test_a_run_beside_one_that_has_made_its_own_session_is_refused(monkeypatch: 
     monkeypatch.setattr(backend, "active_session", lambda: None)
     closed: list[bool] = []
     session = SimpleNamespace(close=lambda: closed.append(True), kill=lambda: None, conf=dict, lost=lambda: None)
-    session.master, session.pins_threads = "local[1]", lambda: True
+    session.master, session.pins_threads, session.taken_back = "local[1]", lambda: True, ()
     monkeypatch.setattr(backend, "open_session", lambda *_: session)
     refused: list[str] = []
 
