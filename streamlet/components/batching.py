@@ -123,12 +123,11 @@ class BatchingBolt(Bolt):
     def _parted(self, batches: Mapping[Any, list[Tuple]]) -> Iterator[tuple[Any, list[Tuple]]]:
         """Yield each batch with its key; a tuple of a last try is one by itself."""
         for key, tups in batches.items():
-            alone = self._last_tries(tups)
-            if alone and len(tups) > 1:
-                others = [tup for tup in tups if tup not in alone]
-                yield from ((key, each) for each in ([others] if others else []) + [[tup] for tup in alone])
-            else:
-                yield key, tups
+            alone = dict.fromkeys(self._last_tries(tups))
+            if others := [tup for tup in tups if tup not in alone] if alone else tups:
+                yield key, others
+            for tup in alone:
+                yield key, [tup]
 
     def _failed(self, key: Any, tups: list[Tuple], error: BaseException) -> BatchFailed:
         # Those without a tree in any case: nobody would settle them later, and only their failure is counted.

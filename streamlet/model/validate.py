@@ -152,10 +152,10 @@ def warnings_of(topology: TopologySpec, *, exactly_once: bool = False) -> list[s
     """Return a warning for each thing that was hardly meant."""
     classes = dict.fromkeys(component.cls for component in topology.components)
     names = (line for cls in classes for line in misspelt(cls))
-    return [*unread_streams(topology), *names, *blameless_rows(topology, exactly_once)]
+    return [*unread_streams(topology), *names, *batches_that_fail_whole(topology, exactly_once)]
 
 
-def blameless_rows(topology: TopologySpec, exactly_once: bool) -> list[str]:
+def batches_that_fail_whole(topology: TopologySpec, exactly_once: bool) -> list[str]:
     """Warn of bolts whose batches fail whole behind spouts that give up."""
     # Rule: said where a policy gives up what was never tried alone. A batch with one bad tuple fails its good ones,
     # too: good records became dead letters, and the run ended with 0.

@@ -3,8 +3,7 @@
 Each emit draws a random edge, XORs it into ``children`` of its anchors, and puts it with the row into the outbox of the
 receiver. Emits of other threads are handed over to the loop and made there.
 
-Pure. Deliberately absent: when a tuple is done (``bolt_task``), and where an
-outbox goes (``emitter``, the loop).
+Pure. Deliberately absent: when a tuple is done (``bolt_task``), and where an outbox goes (``emitter``, the loop).
 """
 
 from __future__ import annotations

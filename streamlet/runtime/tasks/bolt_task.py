@@ -1,9 +1,9 @@
 """Running a bolt: its tuples or batches, what it acks and fails. What it emits is in ``bolt_emits``.
 
 The life of a tuple here: ``execute`` takes it from a run, ``process`` handles it, each ``emit`` XORs a random edge into
-the tuple's ``children``, and the ack XORs ``edge ^ children`` into ``acks[root]``. Consecutive tuples
-mostly belong to the same tree, so the deltas of a slice are combined before they reach the dictionary, and those of a
-turn before they leave for the ledger (``ledgers``).
+the tuple's ``children``, and the ack XORs ``edge ^ children`` into ``acks[root]``. Consecutive tuples mostly belong to
+the same tree, so the deltas of a slice are combined before they reach the dictionary, and those of a turn before they
+leave for the ledger (``ledgers``).
 
 Pure but for the user's code. Deliberately absent: any look at other tasks, sockets or the ledgers.
 """

@@ -152,7 +152,7 @@ class Ledgers:
         """Note a spout's unfinished messages where they outlive this process."""
         # Rule: also what has failed and waits for its next try. No tree of it is open, and when its worker died a run
         # that ended before it came again said that everything was done.
-        # An error of the spout's own count is told with the next heartbeat: raised here, it hides one of the turn.
+        # An error of the spout's own count waits for the next heartbeat: raised here, it would hide one of the turn.
         try:
             count = spout.unfinished()
         except Exception:  # noqa: BLE001 - as above
